@@ -1,0 +1,63 @@
+# A fresh machine needs git, cargo, python3 with venv, node with npm, make and a C compiler.
+# Everything else goes below target/.
+
+PYTHON ?= python3
+CARGO ?= cargo
+ARGS ?=
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+LINT := $(TARGET)/lint
+RUFF := ruff==0.17.6
+MYPY := mypy==2.4.1
+MYPY_HERE = MYPY_CACHE_DIR=$(abspath $(LINT))/cache $(abspath $(LINT))/bin/mypy --strict
+# Python sources that are checked; folders appear here as soon as they exist.
+PYTHON_SOURCES := $(wildcard tests bindings-python)
+
+.PHONY: help servers demo test lint lint-rust lint-licences lint-python bench soak clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
+
+servers: ## Install the Redis and Valkey servers of the tests below target/
+	@$(PYTHON) tests/servers.py $(TARGET)/servers
+
+demo: servers ## Show what it does, against a real server
+	@$(CARGO) run --release --quiet -p grifo-tests --bin demo -- $(ARGS)
+
+test: servers ## Run every suite; ARGS="--only NAME" runs one
+	@$(PYTHON) tests/suites.py $(ARGS)
+
+lint: lint-rust lint-licences lint-python ## Check format, lints, documentation, licences and Python
+
+lint-rust:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) clippy --locked -p grifo -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --all-features
+
+# Building cargo-deny takes longer than everything else here together, so its equal stands in for it.
+lint-licences:
+	@if command -v cargo-deny >/dev/null 2>&1; then \
+		$(CARGO) deny --locked check bans licenses sources; \
+	else \
+		$(PYTHON) tests/licences.py; \
+	fi
+
+lint-python: $(LINT)/$(RUFF)-$(MYPY)
+	$(LINT)/bin/ruff check $(PYTHON_SOURCES)
+	$(LINT)/bin/ruff format --check $(PYTHON_SOURCES)
+	$(MYPY_HERE) $(wildcard tests/*.py)
+	cd tests/reference && $(MYPY_HERE) .
+
+$(LINT)/$(RUFF)-$(MYPY):
+	$(PYTHON) -m venv --clear $(LINT)
+	$(LINT)/bin/python -m pip install --quiet --disable-pip-version-check $(RUFF) $(MYPY)
+	@touch $@
+
+bench: servers ## Measure decisions per second and their latency
+	@$(CARGO) run --release --quiet -p grifo-tests --bin bench -- $(ARGS)
+
+soak: servers ## Run for a long time under faults
+	@$(CARGO) run --release --quiet -p grifo-tests --bin soak -- $(ARGS)
+
+clean: ## Remove everything that was built
+	rm -rf $(TARGET)

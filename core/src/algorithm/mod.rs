@@ -1,0 +1,159 @@
+//! The algorithms as they run in process: the twins of the scripts in `lua/`.
+//!
+//! A store reads, judges and charges; what it found comes back as a [`Reading`] of each Limit. [`decide`] turns readings
+//! into a [`LimitDecision`], whichever store they came from, so that two stores cannot differ in it.
+
+mod fixed_window;
+mod sliding_window;
+mod sliding_window_counter;
+mod token_bucket;
+
+use std::time::Duration;
+
+use crate::decision::LimitDecision;
+use crate::limit::{Algorithm, Limit};
+
+/// Three numbers that say all about one Limit of one key; each algorithm knows what its own mean.
+pub(crate) type Reading = [u64; 3];
+
+/// What one key has used up under one algorithm and period.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum State {
+    /// Nothing: as new.
+    #[default]
+    None,
+    TokenBucket(token_bucket::State),
+    SlidingWindow(sliding_window::State),
+    SlidingWindowCounter(sliding_window_counter::State),
+    FixedWindow(fixed_window::State),
+}
+
+impl State {
+    fn as_token_bucket(&self) -> Option<&token_bucket::State> {
+        if let Self::TokenBucket(state) = self { Some(state) } else { None }
+    }
+
+    fn as_sliding_window(&self) -> Option<&sliding_window::State> {
+        if let Self::SlidingWindow(state) = self { Some(state) } else { None }
+    }
+
+    fn as_sliding_window_counter(&self) -> Option<&sliding_window_counter::State> {
+        if let Self::SlidingWindowCounter(state) = self { Some(state) } else { None }
+    }
+
+    fn as_fixed_window(&self) -> Option<&fixed_window::State> {
+        if let Self::FixedWindow(state) = self { Some(state) } else { None }
+    }
+}
+
+/// What an algorithm says of a key before anything is taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judgement {
+    pub(crate) passes: bool,
+    pub(crate) reading: Reading,
+    /// Its times are further ahead of the clock than they can be: the clock stepped back.
+    pub(crate) ahead: bool,
+}
+
+/// The letter that names the algorithm in stored keys and in calls of the scripts. Never given to another.
+pub(crate) const fn letter(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::TokenBucket => "t",
+        Algorithm::SlidingWindow => "l",
+        Algorithm::SlidingWindowCounter => "c",
+        Algorithm::FixedWindow => "f",
+    }
+}
+
+/// The four numbers that the script of the algorithm wants of a Limit.
+pub(crate) const fn parameters(limit: &Limit) -> [u64; 4] {
+    match limit.algorithm() {
+        Algorithm::TokenBucket => [limit.num(), limit.den(), limit.full(), limit.tick()],
+        Algorithm::SlidingWindow | Algorithm::FixedWindow => [limit.count(), limit.period_micros(), 0, 1],
+        Algorithm::SlidingWindowCounter => [limit.count(), limit.period_ticks(), 0, limit.tick()],
+    }
+}
+
+/// Judges a call of `cost` at `now` (microseconds since the epoch).
+pub(crate) fn judge(state: &State, limit: &Limit, now: u64, cost: u64) -> Judgement {
+    match limit.algorithm() {
+        Algorithm::TokenBucket => token_bucket::judge(state.as_token_bucket(), limit, now, cost),
+        Algorithm::SlidingWindow => sliding_window::judge(state.as_sliding_window(), limit, now, cost),
+        Algorithm::SlidingWindowCounter => {
+            sliding_window_counter::judge(state.as_sliding_window_counter(), limit, now, cost)
+        }
+        Algorithm::FixedWindow => fixed_window::judge(state.as_fixed_window(), limit, now, cost),
+    }
+}
+
+/// The state after a call that was judged to pass. `cost` is at least 1.
+pub(crate) fn take(state: State, limit: &Limit, now: u64, cost: u64) -> State {
+    match limit.algorithm() {
+        Algorithm::TokenBucket => State::TokenBucket(token_bucket::take(state.as_token_bucket(), limit, now, cost)),
+        Algorithm::SlidingWindow => {
+            let log = if let State::SlidingWindow(log) = state { Some(log) } else { None };
+            State::SlidingWindow(sliding_window::take(log, limit, now, cost))
+        }
+        Algorithm::SlidingWindowCounter => State::SlidingWindowCounter(sliding_window_counter::take(
+            state.as_sliding_window_counter(),
+            limit,
+            now,
+            cost,
+        )),
+        Algorithm::FixedWindow => State::FixedWindow(fixed_window::take(state.as_fixed_window(), limit, now, cost)),
+    }
+}
+
+/// The state after up to `amount` of what was taken is given back.
+pub(crate) fn give(state: State, limit: &Limit, now: u64, amount: u64) -> State {
+    let left = match state {
+        State::None => None,
+        State::TokenBucket(state) => token_bucket::give(&state, limit, now, amount).map(State::TokenBucket),
+        State::SlidingWindow(state) => sliding_window::give(state, limit, now, amount).map(State::SlidingWindow),
+        State::SlidingWindowCounter(state) => {
+            sliding_window_counter::give(&state, limit, now, amount).map(State::SlidingWindowCounter)
+        }
+        State::FixedWindow(state) => fixed_window::give(&state, limit, now, amount).map(State::FixedWindow),
+    };
+    left.unwrap_or_default()
+}
+
+/// Cuts times that are further ahead of the clock than they can be.
+pub(crate) fn heal(state: &mut State, limit: &Limit, now: u64) {
+    match state {
+        State::None => {}
+        State::TokenBucket(state) => token_bucket::heal(state, now),
+        State::SlidingWindow(state) => sliding_window::heal(state, now),
+        State::SlidingWindowCounter(state) => sliding_window_counter::heal(state, limit, now),
+        State::FixedWindow(state) => fixed_window::heal(state, limit, now),
+    }
+}
+
+/// What a reading means for a call of `cost`.
+pub(crate) fn decide(reading: Reading, limit: &Limit, cost: u64) -> LimitDecision {
+    let found = match limit.algorithm() {
+        Algorithm::TokenBucket => token_bucket::decide(reading, limit, cost),
+        Algorithm::SlidingWindow => sliding_window::decide(reading, limit),
+        Algorithm::SlidingWindowCounter => sliding_window_counter::decide(reading, limit, cost),
+        Algorithm::FixedWindow => fixed_window::decide(reading, limit, cost),
+    };
+    LimitDecision {
+        limit: limit.capacity(),
+        remaining: found.remaining,
+        retry_after: Some(Duration::from_micros(found.retry_after)),
+        reset_after: Duration::from_micros(found.reset_after),
+    }
+}
+
+/// What each algorithm makes of its reading; times in microseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    remaining: u64,
+    retry_after: u64,
+    reset_after: u64,
+}
+
+/// A product or a sum of times, of which no Limit that was accepted exceeds a u64.
+fn narrow(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}

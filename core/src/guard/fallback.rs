@@ -1,0 +1,138 @@
+//! `FailurePolicy::Local`: a limiter in memory that decides on this instance's share while the store cannot.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::decision::{Decision, LimitDecision, Source};
+use crate::limit::{Algorithm, Limit, MAX_EXACT};
+use crate::store::memory::MemoryStore;
+use crate::store::{Entry, Operation};
+
+/// Shares are kept as fractions with no larger denominator.
+const MAX_DENOMINATOR: u64 = 10_000;
+
+/// A part of every Limit, as a fraction, since rates are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    numerator: u64,
+    denominator: u64,
+}
+
+impl Share {
+    pub(crate) const WHOLE: Self = Self { numerator: 1, denominator: 1 };
+
+    /// The fraction meant by a number of more than 0 and at most 1: 0.3333… is 1/3, found by its continued fraction.
+    pub(crate) fn of(share: f64) -> Self {
+        let (mut before, mut current) = ((0, 1), (1, 0));
+        let mut rest = share;
+        loop {
+            let whole = rest.floor();
+            let next = (whole as u64 * current.0 + before.0, whole as u64 * current.1 + before.1);
+            if next.1 > MAX_DENOMINATOR {
+                break;
+            }
+            (before, current) = (current, next);
+            let fraction = rest - whole;
+            if fraction < 1e-9 || (current.0 as f64 / current.1 as f64 - share).abs() < 1e-12 {
+                break;
+            }
+            rest = 1.0 / fraction;
+        }
+        Self { numerator: current.0.max(1), denominator: current.1.max(1) }
+    }
+
+    /// ⌊share · amount⌋, at least 1.
+    fn part(self, amount: u64) -> u64 {
+        let part = u128::from(amount) * u128::from(self.numerator) / u128::from(self.denominator);
+        u64::try_from(part).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// The part of a Limit: ⌊share · burst⌋ tokens at the share of the rate, or ⌊share · count⌋ in the same window.
+    fn of_limit(self, limit: &Limit) -> Limit {
+        let capacity = self.part(limit.capacity());
+        let exact = match limit.algorithm() {
+            Algorithm::TokenBucket => {
+                let count = limit.count().checked_mul(self.numerator).filter(|count| *count <= MAX_EXACT);
+                let period = u32::try_from(self.denominator).ok().and_then(|by| limit.period().checked_mul(by));
+                count
+                    .zip(period)
+                    .and_then(|(count, period)| Limit::new(Algorithm::TokenBucket, count, period, capacity).ok())
+            }
+            algorithm => Limit::new(algorithm, capacity, limit.period(), capacity).ok(),
+        };
+        // What is too long or too large to be divided exactly refills a little slower: the count is rounded down.
+        exact
+            .or_else(|| Limit::new(limit.algorithm(), self.part(limit.count()), limit.period(), capacity).ok())
+            .unwrap_or(*limit)
+    }
+}
+
+/// The local limiter.
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    store: MemoryStore,
+    clock: Arc<dyn Clock>,
+    /// Microseconds by which the store's clock was ahead of ours when it last answered, so that windows line up.
+    ahead: AtomicI64,
+}
+
+impl Fallback {
+    pub(crate) fn new(store: MemoryStore, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, ahead: AtomicI64::new(0) }
+    }
+
+    pub(crate) fn learn_time(&self, store_time: u64) {
+        let ahead = i64::try_from(i128::from(store_time) - i128::from(self.clock.now())).unwrap_or(0);
+        self.ahead.store(ahead, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now().saturating_add_signed(self.ahead.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn decide(&self, share: Share, operation: Operation, entry: &Entry<'_>, next_try: Duration) -> Decision {
+        let limits: Vec<Limit> = entry.limits.iter().map(|limit| share.of_limit(limit)).collect();
+        let cost = operation.judged_cost(entry.amount);
+        if operation == Operation::Check && limits.iter().any(|limit| cost > limit.capacity()) {
+            return self.waits_for_the_store(&limits, entry, next_try);
+        }
+        let local = Entry { limits: &limits, ..*entry };
+        let answers = self.store.decide(operation, &[local], Some(self.now()));
+        let mut decision = answers.list[0].into_decision(&limits, cost);
+        decision.source = Source::Fallback;
+        name_the_rule(decision, entry.limits)
+    }
+
+    /// A cost above the share but within the Limit: only the store can admit it.
+    fn waits_for_the_store(&self, limits: &[Limit], entry: &Entry<'_>, next_try: Duration) -> Decision {
+        let peeked = self.store.decide(Operation::Peek, &[Entry { limits, amount: 1, ..*entry }], Some(self.now()));
+        let seen = peeked.list[0].into_decision(limits, 0);
+        let decisions = seen.limits.iter().zip(limits).map(|(decision, limit)| LimitDecision {
+            retry_after: Some(if entry.amount > limit.capacity() {
+                next_try.max(Duration::from_micros(1))
+            } else {
+                Duration::ZERO
+            }),
+            ..*decision
+        });
+        name_the_rule(Decision::of(decisions.collect(), false, Source::Fallback), entry.limits)
+    }
+}
+
+/// `limit` is always the rule's, never a share.
+fn name_the_rule(mut decision: Decision, limits: &[Limit]) -> Decision {
+    let tightest =
+        decision.limits.iter().position(|seen| (seen.limit, seen.remaining) == (decision.limit, decision.remaining));
+    decision.limits = decision
+        .limits
+        .iter()
+        .zip(limits)
+        .map(|(seen, rule)| LimitDecision { limit: rule.capacity(), ..*seen })
+        .collect();
+    if let Some(index) = decision.denied_by.or(tightest) {
+        decision.limit = decision.limits[index].limit;
+    }
+    decision
+}

@@ -1,0 +1,164 @@
+//! What stands between a limiter and its store: the deadline, and who answers when the store does not.
+
+mod deadline;
+mod fallback;
+
+use std::time::{Duration, Instant};
+
+use tokio::time::Instant as TokioInstant;
+
+use self::deadline::within;
+pub(crate) use self::fallback::{Fallback, Share};
+use crate::decision::{Decision, LimitDecision, Source};
+use crate::error::{Error, ErrorKind};
+use crate::limit::Limit;
+use crate::options::FailurePolicy;
+use crate::stats::Counters;
+use crate::store::{Answers, AnyStore, Entry, Operation, Pong, Store};
+
+/// When a store that is out of reach is tried again, where nothing better is known.
+const NEXT_TRY: Duration = Duration::from_millis(100);
+
+/// How calls of one limiter are guarded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) timeout: Duration,
+    pub(crate) on_failure: FailurePolicy,
+    pub(crate) share: Share,
+}
+
+/// A store behind its guard.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) store: AnyStore,
+    pub(crate) fallback: Fallback,
+    pub(crate) counters: Counters,
+}
+
+impl Guard {
+    /// Decides every entry: from the Limits alone where a cost can never pass, else by the store, else by the policy.
+    pub(crate) async fn decide(
+        &self,
+        options: &Options,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+    ) -> Result<Vec<Decision>, Error> {
+        self.counters.add_decisions(entries.len());
+        let mut decisions: Vec<Option<Decision>> = entries.iter().map(|entry| impossible(operation, entry)).collect();
+        let possible: Vec<Entry<'_>> = entries
+            .iter()
+            .zip(&decisions)
+            .filter(|(_, decision)| decision.is_none())
+            .map(|(entry, _)| *entry)
+            .collect();
+        let deadline = (!self.store.is_immediate()).then(|| TokioInstant::now() + options.timeout);
+        let mut decided = Vec::with_capacity(possible.len());
+        for part in possible.chunks(self.store.entries_per_call()) {
+            match within(deadline, self.store.call(operation, part, now)).await {
+                Ok(answers) => decided.extend(self.accept(operation, part, &answers)),
+                Err(error) => decided.extend(self.degrade(options, operation, part, error)?),
+            }
+        }
+        let mut decided = decided.into_iter();
+        for decision in &mut decisions {
+            if decision.is_none() {
+                *decision = decided.next();
+            }
+        }
+        decisions
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "a key was left undecided"))
+    }
+
+    fn accept(&self, operation: Operation, entries: &[Entry<'_>], answers: &Answers) -> Vec<Decision> {
+        self.counters.add_healed(answers.healed);
+        self.fallback.learn_time(answers.now);
+        let decide = |(entry, answer): (&Entry<'_>, &crate::store::Answer)| {
+            answer.into_decision(entry.limits, operation.judged_cost(entry.amount))
+        };
+        entries.iter().zip(&answers.list).map(decide).collect()
+    }
+
+    /// Answers in the store's place.
+    fn degrade(
+        &self,
+        options: &Options,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        error: Error,
+    ) -> Result<Vec<Decision>, Error> {
+        if !error.kind().is_of_the_store() {
+            return Err(error);
+        }
+        self.counters.add_degraded(entries.len());
+        tracing::debug!(kind = error.kind().name(), entries = entries.len(), "the store did not decide");
+        let answer = |entry: &Entry<'_>| match options.on_failure {
+            FailurePolicy::Open => Ok(open(entry)),
+            FailurePolicy::Closed => Ok(closed(entry, self.next_try())),
+            FailurePolicy::Local => Ok(self.fallback.decide(options.share, operation, entry, self.next_try())),
+            FailurePolicy::Raise => Err(error.clone()),
+        };
+        entries
+            .iter()
+            .map(|entry| answer(entry).map(|decision| Decision { reason: Some(error.kind()), ..decision }))
+            .collect()
+    }
+
+    fn next_try(&self) -> Duration {
+        let next = match &self.store {
+            AnyStore::Redis(store) => store.next_attempt(),
+            AnyStore::Memory(_) => None,
+        };
+        next.map_or(NEXT_TRY, |next| next.saturating_duration_since(Instant::now()))
+    }
+
+    pub(crate) async fn connect(&self, timeout: Duration) -> Result<(), Error> {
+        within(self.deadline(timeout), self.store.connect()).await
+    }
+
+    pub(crate) async fn ping(&self, timeout: Duration) -> Result<Pong, Error> {
+        within(self.deadline(timeout), self.store.ping()).await
+    }
+
+    fn deadline(&self, timeout: Duration) -> Option<TokioInstant> {
+        (!self.store.is_immediate()).then(|| TokioInstant::now() + timeout)
+    }
+}
+
+/// The answer to a cost that can never pass: no store is asked, and no policy.
+fn impossible(operation: Operation, entry: &Entry<'_>) -> Option<Decision> {
+    let too_much = |limit: &Limit| entry.amount > limit.capacity();
+    if operation != Operation::Check || !entry.limits.iter().any(too_much) {
+        return None;
+    }
+    let untouched = entry.limits.iter().map(|limit| LimitDecision {
+        retry_after: if too_much(limit) { None } else { Some(Duration::ZERO) },
+        ..full(limit)
+    });
+    Some(Decision::of(untouched.collect(), false, Source::Limit))
+}
+
+fn open(entry: &Entry<'_>) -> Decision {
+    Decision::of(entry.limits.iter().map(full).collect(), true, Source::Open)
+}
+
+fn closed(entry: &Entry<'_>, next_try: Duration) -> Decision {
+    let limits =
+        entry.limits.iter().map(|limit| LimitDecision { remaining: 0, retry_after: Some(next_try), ..full(limit) });
+    let mut decision = Decision::of(limits.collect(), false, Source::Closed);
+    // No Limit denied; the policy did.
+    decision.denied_by = None;
+    decision
+}
+
+/// A Limit of which nothing is used up.
+fn full(limit: &Limit) -> LimitDecision {
+    LimitDecision {
+        limit: limit.capacity(),
+        remaining: limit.capacity(),
+        retry_after: Some(Duration::ZERO),
+        ..LimitDecision::default()
+    }
+}

@@ -1,0 +1,163 @@
+//! What the caller calls a key, and under which name its state is stored.
+
+use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::algorithm::letter;
+use crate::error::{Error, ErrorKind};
+use crate::limit::Limit;
+
+include!(concat!(env!("OUT_DIR"), "/tags.rs"));
+
+/// The longest key that a caller may use, in bytes.
+const LONGEST_KEY: usize = 65_536;
+/// A longer key is stored as its hash.
+const LONGEST_STORED: usize = 64;
+/// The longest name of a limiter, in bytes.
+const LONGEST_NAME: usize = 255;
+const LONGEST_PREFIX: usize = 64;
+/// The format of the stored state; another format means another number.
+const FORMAT: u8 = b'1';
+/// How many partitions there are.
+const PARTITIONS: usize = 64;
+
+/// Refuses keys that are empty or too long.
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+    if key.is_empty() || key.len() > LONGEST_KEY {
+        let message = format!("a key has 1 to {LONGEST_KEY} bytes, not {}; hash longer ones", key.len());
+        return Err(Error::new(ErrorKind::InvalidKey, message));
+    }
+    Ok(())
+}
+
+/// Refuses names of limiters that are empty or too long.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        let message = format!("the name of a limiter has 1 to {LONGEST_NAME} bytes, not {}", name.len());
+        return Err(Error::new(ErrorKind::InvalidOptions, message));
+    }
+    Ok(())
+}
+
+/// Refuses prefixes that are empty or too long, and braces, which would decide over the slot.
+pub(crate) fn check_prefix(prefix: &str) -> Result<(), Error> {
+    if prefix.is_empty() || prefix.len() > LONGEST_PREFIX || prefix.contains(['{', '}']) {
+        let message = format!("a prefix has 1 to {LONGEST_PREFIX} bytes and no braces");
+        return Err(Error::new(ErrorKind::InvalidOptions, message));
+    }
+    Ok(())
+}
+
+/// The hash tag of the partition that a key belongs to, by the key alone: all limits of one key live in one slot.
+fn tag(key: &[u8]) -> &'static str {
+    let partition = xxh3_64(key) as usize % PARTITIONS;
+    TAGS[partition * (TAGS.len() / PARTITIONS)]
+}
+
+/// The name under which the state of one Limit of one key is stored:
+/// `PREFIX:{TAG}:FORMAT ALGORITHM:PERIOD:LENGTH:LIMITER:KEY`, without the blank.
+/// The period is in milliseconds, LENGTH is that of the limiter's name. KEY is `=` and the key itself, or, where that is
+/// longer than 64 bytes, `#` and its SHA-256 in hexadecimal digits. Whatever the bytes, no two tuples share a name.
+pub(crate) fn stored_key(prefix: &str, limiter: &str, limit: &Limit, key: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(prefix.len() + limiter.len() + key.len().min(LONGEST_STORED) + 40);
+    stored.extend_from_slice(prefix.as_bytes());
+    stored.extend_from_slice(b":{");
+    stored.extend_from_slice(tag(key).as_bytes());
+    stored.extend_from_slice(b"}:");
+    push_suffix(&mut stored, limiter, limit, key);
+    stored
+}
+
+/// The part of a stored key that tells states of one store apart.
+pub(crate) fn push_suffix(stored: &mut Vec<u8>, limiter: &str, limit: &Limit, key: &[u8]) {
+    stored.push(FORMAT);
+    stored.extend_from_slice(letter(limit.algorithm()).as_bytes());
+    stored.push(b':');
+    push_number(stored, limit.period_micros() / 1000);
+    stored.push(b':');
+    push_number(stored, limiter.len() as u64);
+    stored.push(b':');
+    stored.extend_from_slice(limiter.as_bytes());
+    stored.push(b':');
+    if key.len() <= LONGEST_STORED {
+        stored.push(b'=');
+        stored.extend_from_slice(key);
+    } else {
+        stored.push(b'#');
+        for byte in Sha256::digest(key) {
+            for digit in [byte >> 4, byte & 15] {
+                stored.push(b"0123456789abcdef"[usize::from(digit)]);
+            }
+        }
+    }
+}
+
+/// A key of grifo's own, beside those of the callers, in the partition of its name.
+pub(crate) fn helper_key(prefix: &str, name: &str) -> String {
+    format!("{prefix}:{{{}}}:{}helper:{name}", tag(name.as_bytes()), char::from(FORMAT))
+}
+
+fn push_number(stored: &mut Vec<u8>, number: u64) {
+    if number >= 10 {
+        push_number(stored, number / 10);
+    }
+    stored.push(b'0' + (number % 10) as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn name(limiter: &str, key: &[u8]) -> Vec<u8> {
+        let limit = Limit::token_bucket(1, Duration::from_secs(1)).unwrap();
+        stored_key("grifo", limiter, &limit, key)
+    }
+
+    #[test]
+    fn the_format_of_stored_keys_is_fixed() {
+        assert_eq!(name("api", b"user:42"), b"grifo:{5i}:1t:1000:3:api:=user:42".to_vec());
+    }
+
+    #[test]
+    fn tags_are_evenly_spaced_over_the_slots() {
+        assert_eq!(TAGS.iter().collect::<HashSet<_>>().len(), TAGS.len());
+        assert_eq!(TAGS[0].len() + TAGS[4095].len(), TAGS[0].len() + TAGS[4095].len());
+    }
+
+    #[test]
+    fn se_01_no_two_tuples_share_a_name() {
+        let separators = [":", "|", "/", "{", "}", "{}", "\0", "\n", "=", "#"];
+        let mut parts: Vec<String> = separators
+            .iter()
+            .flat_map(|s| [format!("a{s}"), format!("{s}a"), format!("a{s}a"), (*s).to_owned()])
+            .collect();
+        parts.extend(["a", "aa", "1", "21", "2", "11", "x", "y:z", "x:y", "z"].map(str::to_owned));
+        let mut names = HashSet::new();
+        for limiter in &parts {
+            for key in &parts {
+                assert!(names.insert(name(limiter, key.as_bytes())), "{limiter:?} {key:?}");
+            }
+        }
+        let long = vec![b'k'; 65];
+        let hash = name("api", &long);
+        assert!(names.insert(hash.clone()));
+        let imitated = &hash[hash.len() - 65..];
+        assert_ne!(name("api", imitated), hash);
+    }
+
+    #[test]
+    fn keys_spread_over_the_partitions_whatever_their_braces() {
+        let tags: HashSet<_> = (0..1000).map(|n| tag(format!("u{{same}}{n}").as_bytes())).collect();
+        assert_eq!(tags.len(), PARTITIONS);
+    }
+
+    #[test]
+    fn se_03_a_stored_key_is_never_long() {
+        let longest = name(&"n".repeat(255), &[0xff; 65_536]);
+        assert!(longest.len() < 400, "{}", longest.len());
+        assert!(check_key(&[0; 65_537]).is_err() && check_key(b"").is_err() && check_key(&[0; 65_536]).is_ok());
+    }
+}

@@ -1,0 +1,159 @@
+//! What a client can be told beside its URL.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::clock::{Clock, MonotonicClock};
+use crate::error::{Error, ErrorKind};
+use crate::key::check_prefix;
+use crate::store::AnyStore;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::RedisStore;
+use crate::store::redis::address::Address;
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const DEFAULT_PREFIX: &str = "grifo";
+const DEFAULT_MAX_KEYS: usize = 100_000;
+/// A deadline longer than this is a mistake in the unit.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Who answers when the store cannot do so in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum FailurePolicy {
+    /// Allowed. What is behind the limiter is unprotected during the outage.
+    #[default]
+    Open,
+    /// A limiter in memory decides, on this instance's share of the Limits.
+    Local,
+    /// Denied. The service is as unavailable as the store.
+    Closed,
+    /// The error is returned.
+    Raise,
+}
+
+/// Collects the options of a [`Client`]. Made by [`Client::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct ClientBuilder {
+    url: String,
+    pub(crate) timeout: Duration,
+    connect_timeout: Duration,
+    pub(crate) on_failure: FailurePolicy,
+    pub(crate) fallback_share: Option<f64>,
+    prefix: String,
+    max_keys: usize,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl ClientBuilder {
+    pub(crate) fn new(url: String) -> Self {
+        Self {
+            url,
+            timeout: DEFAULT_TIMEOUT,
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            on_failure: FailurePolicy::default(),
+            fallback_share: None,
+            prefix: DEFAULT_PREFIX.to_owned(),
+            max_keys: DEFAULT_MAX_KEYS,
+            clock: None,
+        }
+    }
+
+    /// The time that a whole decision may take, retries included. Default 50 ms. Then the failure policy answers.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The time that one attempt to connect may take, in the background. Default 1 s.
+    pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Who answers when the store cannot do so in time. Default [`FailurePolicy::Open`].
+    pub const fn on_failure(mut self, policy: FailurePolicy) -> Self {
+        self.on_failure = policy;
+        self
+    }
+
+    /// The part of each Limit that this instance may admit on its own under [`FailurePolicy::Local`]: more than 0 and at
+    /// most 1, the default. With n instances behind one limit give 1/n, lest they admit n times the limit in an outage.
+    pub const fn fallback_share(mut self, share: f64) -> Self {
+        self.fallback_share = Some(share);
+        self
+    }
+
+    /// The beginning of all keys in the store, up to 64 bytes without braces. Default `grifo`.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How many keys are kept in memory, by `memory://` and by the local fallback. Default 100,000, at about 250 bytes each;
+    /// a sliding window adds 16 bytes for each hit.
+    pub const fn max_keys(mut self, max_keys: usize) -> Self {
+        self.max_keys = max_keys;
+        self
+    }
+
+    /// The clock of `memory://`, for tests: a [`ManualClock`](crate::testing::ManualClock).
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// Makes the client. Connects to nothing, waits for nothing, and needs no runtime.
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`] for a URL or an option that cannot be.
+    pub fn build(self) -> Result<Client, Error> {
+        check_prefix(&self.prefix)?;
+        check_timeout("timeout", self.timeout)?;
+        check_timeout("connect_timeout", self.connect_timeout)?;
+        self.fallback_share.map_or(Ok(()), check_share)?;
+        if self.max_keys == 0 {
+            return Err(invalid("max_keys must be at least 1"));
+        }
+        let local_clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
+        let fallback = MemoryStore::new(self.max_keys, Arc::clone(&local_clock));
+        let (store, clock) = self.store(&local_clock)?;
+        Ok(Client::new(&self, store, fallback, clock))
+    }
+
+    fn store(&self, local_clock: &Arc<dyn Clock>) -> Result<(AnyStore, Arc<dyn Clock>), Error> {
+        if let Some(rest) = self.url.strip_prefix("memory:") {
+            if !matches!(rest, "//" | "///") {
+                return Err(invalid("memory:// takes nothing behind it"));
+            }
+            let clock = self.clock.clone().unwrap_or_else(|| Arc::clone(local_clock));
+            return Ok((AnyStore::Memory(MemoryStore::new(self.max_keys, Arc::clone(&clock))), clock));
+        }
+        if self.clock.is_some() {
+            return Err(invalid("a clock can be set for memory:// alone; in Redis the server's time counts"));
+        }
+        let address = Address::parse(&self.url)?;
+        let store = RedisStore::new(address, self.prefix.clone(), self.connect_timeout);
+        Ok((AnyStore::Redis(store), Arc::clone(local_clock)))
+    }
+}
+
+pub(crate) fn check_timeout(name: &str, timeout: Duration) -> Result<(), Error> {
+    if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
+        return Err(invalid(format!("{name} must be more than zero and at most an hour")));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_share(share: f64) -> Result<(), Error> {
+    if share > 0.0 && share <= 1.0 {
+        return Ok(());
+    }
+    Err(invalid("fallback_share must be more than 0 and at most 1"))
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidOptions, message)
+}

@@ -1,0 +1,158 @@
+//! Where state lives. A new store is one file that implements [`Store`].
+
+pub(crate) mod memory;
+pub(crate) mod redis;
+
+use std::future::Future;
+
+use crate::algorithm::{self, Reading};
+use crate::decision::{Decision, Source};
+use crate::error::Error;
+use crate::limit::{Limit, MAX_LIMITS};
+
+/// What a call does to its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Check,
+    Peek,
+    Refund,
+    Reset,
+}
+
+impl Operation {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Peek => "peek",
+            Self::Refund => "refund",
+            Self::Reset => "reset",
+        }
+    }
+
+    /// The cost that the answer is about: only a check is about its own, the others tell what a call of 1 would get.
+    pub(crate) const fn judged_cost(self, amount: u64) -> u64 {
+        if matches!(self, Self::Check) { amount } else { 1 }
+    }
+}
+
+/// One key of a call, with Limits of its own. The entries of a call are decided in order, each on its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) limiter: &'a str,
+    pub(crate) limits: &'a [Limit],
+    pub(crate) key: &'a [u8],
+    /// Tokens to take or to give back.
+    pub(crate) amount: u64,
+}
+
+/// What the store says of one entry.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Answer {
+    pub(crate) allowed: bool,
+    pub(crate) readings: [Reading; MAX_LIMITS],
+}
+
+impl Answer {
+    pub(crate) fn into_decision(self, limits: &[Limit], cost: u64) -> Decision {
+        // What passed waits for nothing, though its readings tell what is left after it.
+        let cost = if self.allowed { 0 } else { cost };
+        let decisions =
+            limits.iter().zip(self.readings).map(|(limit, reading)| algorithm::decide(reading, limit, cost));
+        Decision::of(decisions.collect(), self.allowed, Source::Store)
+    }
+}
+
+/// What the store says of a call.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    /// The store's time, in microseconds since the epoch.
+    pub(crate) now: u64,
+    /// Keys that were found broken and were mended.
+    pub(crate) healed: u64,
+    /// One for each entry, in order.
+    pub(crate) list: Vec<Answer>,
+}
+
+/// What a healthy store says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pong {
+    /// `memory`, `redis` or `valkey`.
+    pub server: String,
+    /// The version of the server, as it says.
+    pub version: String,
+    /// Commands that the store's user may not run but grifo needs.
+    pub lacking: Vec<String>,
+    /// How long the answer took.
+    pub round_trip: std::time::Duration,
+}
+
+pub(crate) trait Store {
+    /// Decides all entries in one step that nothing else comes between, at `now` (microseconds since the epoch) or at the
+    /// store's own time.
+    fn call(
+        &self,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+    ) -> impl Future<Output = Result<Answers, Error>> + Send;
+
+    /// Makes ready for calls, so that the first is as fast as the others.
+    fn connect(&self) -> impl Future<Output = Result<(), Error>> + Send;
+
+    fn ping(&self) -> impl Future<Output = Result<Pong, Error>> + Send;
+
+    fn close(&self);
+}
+
+/// The stores there are.
+#[derive(Debug)]
+pub(crate) enum AnyStore {
+    Memory(memory::MemoryStore),
+    Redis(redis::RedisStore),
+}
+
+impl AnyStore {
+    /// How many entries go into one call: as many as keep the server busy for about 150 µs.
+    pub(crate) const fn entries_per_call(&self) -> usize {
+        match self {
+            Self::Memory(_) => usize::MAX,
+            Self::Redis(_) => 32,
+        }
+    }
+
+    /// Whether it answers without waiting for anything.
+    pub(crate) const fn is_immediate(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+}
+
+impl Store for AnyStore {
+    async fn call(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Result<Answers, Error> {
+        match self {
+            Self::Memory(store) => store.call(operation, entries, now).await,
+            Self::Redis(store) => store.call(operation, entries, now).await,
+        }
+    }
+
+    async fn connect(&self) -> Result<(), Error> {
+        match self {
+            Self::Memory(store) => store.connect().await,
+            Self::Redis(store) => store.connect().await,
+        }
+    }
+
+    async fn ping(&self) -> Result<Pong, Error> {
+        match self {
+            Self::Memory(store) => store.ping().await,
+            Self::Redis(store) => store.ping().await,
+        }
+    }
+
+    fn close(&self) {
+        match self {
+            Self::Memory(store) => store.close(),
+            Self::Redis(store) => store.close(),
+        }
+    }
+}

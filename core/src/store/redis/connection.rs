@@ -1,0 +1,324 @@
+//! The connection to a server: made when first asked for, shared by all callers, made anew when lost.
+//!
+//! Connecting goes on in the background, with a time of its own; a caller whose deadline ends meanwhile leaves it going on.
+//! There is never more than one attempt at once, and attempts that fail are spaced with backoff and jitter.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::address::{Address, Endpoint};
+use super::reply::Failure;
+use super::script;
+use crate::error::{Error, ErrorKind};
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
+/// A connection is given up when so many requests in a row, over such a time, were left without an answer.
+const UNANSWERED_REQUESTS: u32 = 5;
+const UNANSWERED_TIME: Duration = Duration::from_millis(200);
+
+type Attempt = watch::Receiver<Option<Result<Arc<Link>, Error>>>;
+
+/// Holds the connection, or what has become of it.
+#[derive(Debug)]
+pub(super) struct Connector {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    address: Address,
+    connect_timeout: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    connection: Connection,
+    /// Attempts that failed since the last that did not.
+    failures: u32,
+}
+
+#[derive(Debug)]
+enum Connection {
+    None,
+    Connecting(Attempt, AbortHandle),
+    Up(Arc<Link>),
+    /// The last attempt failed; the next is made no earlier than then.
+    Failed(Error, Instant),
+    Closed,
+}
+
+impl Connector {
+    pub(super) fn new(address: Address, connect_timeout: Duration) -> Self {
+        let state = Mutex::new(State { connection: Connection::None, failures: 0 });
+        Self { shared: Arc::new(Shared { address, connect_timeout, state }) }
+    }
+
+    /// The live connection; waits for it to be made where there is none.
+    pub(super) async fn link(&self) -> Result<Arc<Link>, Error> {
+        // Twice, since an attempt ends without a word when the runtime that it ran on is gone.
+        for _ in 0..2 {
+            let mut attempt = match self.live_or_attempt()? {
+                Ok(link) => return Ok(link),
+                Err(attempt) => attempt,
+            };
+            if let Ok(outcome) = attempt.wait_for(Option::is_some).await {
+                return outcome.clone().unwrap_or_else(|| Err(gone()));
+            }
+            self.shared.forget_attempt(&attempt);
+        }
+        Err(gone())
+    }
+
+    /// The connection, or the attempt to make it, begun now if need be.
+    fn live_or_attempt(&self) -> Result<Result<Arc<Link>, Attempt>, Error> {
+        let mut state = self.shared.lock();
+        match &state.connection {
+            Connection::Up(link) if link.is_alive() => return Ok(Ok(Arc::clone(link))),
+            Connection::Connecting(attempt, _) => return Ok(Err(attempt.clone())),
+            Connection::Failed(error, next) if Instant::now() < *next => return Err(error.clone()),
+            Connection::Closed => return Err(Error::new(ErrorKind::Closed, "the client was closed")),
+            Connection::None | Connection::Up(_) | Connection::Failed(..) => {}
+        }
+        let (sender, attempt) = watch::channel(None);
+        let task = tokio::spawn(connect(Arc::downgrade(&self.shared), sender));
+        state.connection = Connection::Connecting(attempt.clone(), task.abort_handle());
+        Ok(Err(attempt))
+    }
+
+    pub(super) fn drop_link(&self, link: &Arc<Link>) {
+        link.alive.store(false, Ordering::Release);
+    }
+
+    pub(super) fn next_attempt(&self) -> Option<Instant> {
+        match &self.shared.lock().connection {
+            Connection::Failed(_, next) => Some(*next),
+            _ => None,
+        }
+    }
+
+    pub(super) fn close(&self) {
+        let mut state = self.shared.lock();
+        if let Connection::Connecting(_, task) = &state.connection {
+            task.abort();
+        }
+        state.connection = Connection::Closed;
+    }
+}
+
+impl Drop for Connector {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_attempt(&self, attempt: &Attempt) {
+        let mut state = self.lock();
+        if matches!(&state.connection, Connection::Connecting(current, _) if current.same_channel(attempt)) {
+            state.connection = Connection::None;
+        }
+    }
+
+    fn settle(&self, outcome: &Result<Arc<Link>, Error>) {
+        let mut state = self.lock();
+        if matches!(state.connection, Connection::Closed) {
+            return;
+        }
+        state.connection = match outcome {
+            Ok(link) => {
+                state.failures = 0;
+                Connection::Up(Arc::clone(link))
+            }
+            Err(error) => {
+                let pause = backoff(state.failures);
+                state.failures = state.failures.saturating_add(1);
+                Connection::Failed(error.clone(), Instant::now() + pause)
+            }
+        };
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Connection, "the attempt to connect was ended together with the runtime that it ran on")
+}
+
+/// Doubles with each failure; the jitter keeps clients apart that lost the same server.
+fn backoff(failures: u32) -> Duration {
+    let longest = FIRST_BACKOFF.saturating_mul(1 << failures.min(10)).min(LONGEST_BACKOFF);
+    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+/// Makes one attempt, and tells all who wait for it. Holds the client only while it lasts.
+async fn connect(shared: Weak<Shared>, sender: watch::Sender<Option<Result<Arc<Link>, Error>>>) {
+    let Some((address, timeout)) = shared.upgrade().map(|shared| (shared.address.clone(), shared.connect_timeout))
+    else {
+        return;
+    };
+    let outcome = match tokio::time::timeout(timeout, Link::open(&address)).await {
+        Ok(outcome) => outcome.map(Arc::new),
+        Err(_) => Err(Error::new(ErrorKind::Timeout, format!("connecting to {address} took longer than {timeout:?}"))),
+    };
+    if let Some(shared) = shared.upgrade() {
+        shared.settle(&outcome);
+    }
+    sender.send_replace(Some(outcome));
+}
+
+/// A live connection. Its task ends with it.
+#[derive(Debug)]
+pub(super) struct Link {
+    connection: MultiplexedConnection,
+    alive: Arc<AtomicBool>,
+    driver: AbortHandle,
+    opened: Instant,
+    read_only_forms: AtomicBool,
+    /// How often each script was sent whole.
+    scripts_sent: [AtomicU32; script::ALL.len()],
+    /// Requests in a row that were given up without an answer, and when the first was, in milliseconds since `opened`.
+    unanswered: AtomicU32,
+    unanswered_since: AtomicU64,
+}
+
+impl Link {
+    async fn open(address: &Address) -> Result<Self, Error> {
+        let refused =
+            |error: std::io::Error| Error::new(ErrorKind::Connection, format!("cannot connect to {address}: {error}"));
+        match &address.endpoint {
+            Endpoint::Tcp { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(refused)?;
+                stream.set_nodelay(true).map_err(refused)?;
+                Self::over(stream, address).await
+            }
+            #[cfg(unix)]
+            Endpoint::Unix(path) => {
+                Self::over(tokio::net::UnixStream::connect(path).await.map_err(refused)?, address).await
+            }
+        }
+    }
+
+    async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        address: &Address,
+    ) -> Result<Self, Error> {
+        let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(1024);
+        let (connection, driver) = MultiplexedConnection::new_with_config(&address.settings(), stream, config)
+            .await
+            .map_err(|error| Failure::of(&error).into_error())?;
+        let alive = Arc::new(AtomicBool::new(true));
+        let mark = MarkDead(Arc::clone(&alive));
+        let driver = tokio::spawn(async move {
+            let _mark = mark;
+            driver.await;
+        });
+        Ok(Self {
+            connection,
+            alive,
+            driver: driver.abort_handle(),
+            opened: Instant::now(),
+            read_only_forms: true.into(),
+            scripts_sent: Default::default(),
+            unanswered: 0.into(),
+            unanswered_since: 0.into(),
+        })
+    }
+
+    fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    /// Sends a command once. Fails as [`Failure::Unsent`] only if it surely was not.
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
+        if !self.is_alive() {
+            return Err(Failure::Unsent(Error::new(ErrorKind::Connection, "the connection was lost")));
+        }
+        let waiting = Waiting(self);
+        let outcome = self.connection.clone().send_packed_command(command).await;
+        waiting.answered();
+        match outcome.and_then(Value::extract_error) {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                if error.is_unrecoverable_error() {
+                    self.alive.store(false, Ordering::Release);
+                }
+                Err(Failure::of(&error))
+            }
+        }
+    }
+
+    pub(super) fn scripts_sent(&self, script: usize) -> u32 {
+        self.scripts_sent[script].load(Ordering::Acquire)
+    }
+
+    /// Whether the caller, who found the script missing in a request sent after `seen` sendings of it, is to send it.
+    pub(super) fn may_send_script(&self, script: usize, seen: u32) -> bool {
+        self.scripts_sent[script]
+            .compare_exchange(seen, seen.wrapping_add(1), Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    pub(super) fn has_read_only_forms(&self) -> bool {
+        self.read_only_forms.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn forget_read_only_forms(&self) {
+        self.read_only_forms.store(false, Ordering::Relaxed);
+    }
+
+    /// Counts a request that its caller gave up. Too many in a row, and the connection is half-open: nobody will answer.
+    fn left_unanswered(&self) {
+        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let before = self.unanswered.fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
+            self.unanswered_since.store(now, Ordering::Relaxed);
+        }
+        let since = self.unanswered_since.load(Ordering::Relaxed);
+        if before + 1 >= UNANSWERED_REQUESTS && Duration::from_millis(now.saturating_sub(since)) >= UNANSWERED_TIME {
+            self.alive.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// A request whose caller may give it up at any time.
+struct Waiting<'a>(&'a Link);
+
+impl Waiting<'_> {
+    fn answered(self) {
+        self.0.unanswered.store(0, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.left_unanswered();
+    }
+}
+
+/// Marks the connection as lost once its task has ended, however it did.
+struct MarkDead(Arc<AtomicBool>);
+
+impl Drop for MarkDead {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,143 @@
+//! A call of a script: which script, its keys and arguments, and what the reply means.
+
+use std::collections::HashMap;
+
+use grifo_lua::Script;
+use redis::{Cmd, Value, cmd};
+
+use super::super::{Answer, Answers, Entry, Operation};
+use crate::algorithm::{letter, parameters};
+use crate::error::{Error, ErrorKind};
+use crate::key::stored_key;
+use crate::limit::Algorithm;
+
+/// The scripts, by which a link counts how often it sent each.
+pub(super) const ALL: [Script; 5] = [
+    grifo_lua::LIMIT,
+    grifo_lua::TOKEN_BUCKET,
+    grifo_lua::SLIDING_WINDOW,
+    grifo_lua::SLIDING_WINDOW_COUNTER,
+    grifo_lua::FIXED_WINDOW,
+];
+
+/// How a script is named to the server. The read-only forms work while the server refuses writes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Hash,
+    ReadOnlyHash,
+    Source,
+    ReadOnlySource,
+}
+
+/// A call, ready to be sent, again if need be.
+#[derive(Debug)]
+pub(super) struct Call {
+    script: usize,
+    read_only: bool,
+    keys: Vec<Vec<u8>>,
+    arguments: Vec<Vec<u8>>,
+    /// How many Limits each entry has.
+    limits: Vec<usize>,
+}
+
+impl Call {
+    pub(super) fn new(prefix: &str, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Self {
+        let mut call = Self {
+            script: script_for(entries),
+            read_only: operation == Operation::Peek,
+            keys: Vec::with_capacity(entries.len()),
+            arguments: Vec::with_capacity(2 + 8 * entries.len()),
+            limits: entries.iter().map(|entry| entry.limits.len()).collect(),
+        };
+        call.push_number(now.unwrap_or(0));
+        call.arguments.push(operation.name().into());
+        let mut indices = HashMap::new();
+        for entry in entries {
+            call.push_number(entry.amount);
+            call.push_number(entry.limits.len() as u64);
+            for limit in entry.limits {
+                let key = stored_key(prefix, entry.limiter, limit, entry.key);
+                let index = call.index_of(key, &mut indices, entries.len() > 1);
+                call.push_number(index);
+                call.arguments.push(letter(limit.algorithm()).into());
+                parameters(limit).into_iter().for_each(|parameter| call.push_number(parameter));
+            }
+        }
+        call
+    }
+
+    /// The place of a key in KEYS, counted from 1; every key stands there once.
+    fn index_of(&mut self, key: Vec<u8>, indices: &mut HashMap<Vec<u8>, u64>, may_repeat: bool) -> u64 {
+        let next = self.keys.len() as u64 + 1;
+        if may_repeat {
+            let index = *indices.entry(key.clone()).or_insert(next);
+            if index < next {
+                return index;
+            }
+        }
+        self.keys.push(key);
+        next
+    }
+
+    fn push_number(&mut self, number: u64) {
+        self.arguments.push(number.to_string().into_bytes());
+    }
+
+    /// Index of the script among [`ALL`].
+    pub(super) const fn script(&self) -> usize {
+        self.script
+    }
+
+    pub(super) const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(super) fn command(&self, form: Form) -> Cmd {
+        let script = &ALL[self.script];
+        let (name, script) = match form {
+            Form::Hash => ("EVALSHA", script.sha1),
+            Form::ReadOnlyHash => ("EVALSHA_RO", script.sha1),
+            Form::Source => ("EVAL", script.source),
+            Form::ReadOnlySource => ("EVAL_RO", script.source),
+        };
+        let mut command = cmd(name);
+        command.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
+        command
+    }
+
+    /// Reads the reply: now, healed, then for each entry whether it is allowed, and three numbers for each Limit.
+    pub(super) fn parse(&self, value: Value) -> Result<Answers, Error> {
+        let unreadable =
+            || Error::new(ErrorKind::Protocol, "the server's reply to the script is not of the expected form");
+        let Value::Array(values) = value else { return Err(unreadable()) };
+        let mut numbers = values.into_iter().map(|value| match value {
+            Value::Int(number) => u64::try_from(number).ok(),
+            _ => None,
+        });
+        let mut next = || numbers.next().flatten().ok_or_else(unreadable);
+        let mut answers = Answers { now: next()?, healed: next()?, list: Vec::with_capacity(self.limits.len()) };
+        for limits in &self.limits {
+            let mut answer = Answer { allowed: next()? == 1, ..Answer::default() };
+            for reading in answer.readings.iter_mut().take(*limits) {
+                *reading = [next()?, next()?, next()?];
+            }
+            answers.list.push(answer);
+        }
+        Ok(answers)
+    }
+}
+
+/// The script that knows the algorithms of all entries.
+fn script_for(entries: &[Entry<'_>]) -> usize {
+    let mut algorithms = entries.iter().flat_map(|entry| entry.limits).map(|limit| limit.algorithm());
+    let Some(first) = algorithms.next() else { return 0 };
+    if algorithms.any(|other| other != first) {
+        return 0;
+    }
+    match first {
+        Algorithm::TokenBucket => 1,
+        Algorithm::SlidingWindow => 2,
+        Algorithm::SlidingWindowCounter => 3,
+        Algorithm::FixedWindow => 4,
+    }
+}

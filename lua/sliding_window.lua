@@ -1,0 +1,147 @@
+-- Sliding window (log). Rule: count, period (µs).
+-- Stored: a sorted set with one member for each hit: score = its time on the log's clock, member = the sum of all
+-- costs up to and with it, modulo 2^53. Sums make counting two look-ups: the newest sum less that of the newest hit
+-- that no longer counts, which is therefore kept.
+-- The log's clock is the server's plus `shift`, which grows when the server's clock steps back: the log's never does.
+-- It is known from the newest hit, or, after a refund, from the time of that (`latest`): `sum:shift:latest`, where
+-- these are needed.
+-- Adding costs O(log n) and frees at most 64 old hits; a log without a hit that counts is freed with UNLINK.
+local MODULUS = 9007199254740992
+local PRUNED_PER_CALL = 64
+
+local function parse_member(member)
+  local sum, shift, latest = tonumber(member), 0, 0
+  if not sum then
+    sum, shift, latest = string.match(member, '^(%d+):(%d+):(%d+)$')
+    if not sum then return nil end
+    sum, shift, latest = sum + 0, shift + 0, latest + 0
+  end
+  if is_whole(sum) and is_whole(shift) and is_whole(latest) then return sum, shift, latest end
+  return nil
+end
+
+local function format_member(sum, shift, latest)
+  if shift == 0 and latest == 0 then return string.format('%.0f', sum) end
+  return string.format('%.0f:%.0f:%.0f', sum, shift, latest)
+end
+
+-- The sum of costs from `base` to `sum`.
+local function since(base, sum)
+  local difference = sum - base
+  if difference < 0 then difference = difference + MODULUS end
+  return difference
+end
+
+-- The sum that is `counted` more than `base`, without passing 2^53 on the way.
+local function plus(base, counted)
+  if base >= MODULUS - counted then return base - (MODULUS - counted) end
+  return base + counted
+end
+
+algorithms.l = {
+  read = function(slot, rule)
+    local key, period = slot.key, rule[2]
+    local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
+    if newest.err then
+      if not string.find(newest.err, 'WRONGTYPE', 1, true) then call('ZRANGE', key, -1, -1) end
+      slot.foreign = true
+      return nil
+    end
+    if not newest[1] then return nil end
+    local sum, shift, latest = parse_member(newest[1])
+    local time = tonumber(newest[2])
+    if not sum or not is_whole(time) or call('PTTL', key) < 0 then
+      slot.foreign = true
+      return nil
+    end
+    slot.newest, slot.newest_time = newest[1], time
+    local clock = now + shift
+    if latest < time then latest = time end
+    local ahead = clock < latest
+    if ahead then clock, shift = latest, latest - now end
+    local horizon = clock - period
+    if time <= horizon then
+      slot.stale = true
+      return nil
+    end
+    local base, gone = 0, call('ZCOUNT', key, '-inf', horizon)
+    if gone > 0 then
+      base = parse_member(call('ZRANGE', key, gone - 1, gone - 1)[1])
+      if not base then
+        slot.foreign = true
+        return nil
+      end
+    end
+    slot.ahead = ahead
+    if latest == time then latest = 0 end
+    return {
+      base = base, gone = gone, time = time, shift = shift, latest = latest, period = period,
+      counted = since(base, sum), added = 0,
+    }
+  end,
+
+  passes = function(state, rule, cost)
+    return (state and state.counted or 0) <= rule[1] - cost
+  end,
+
+  take = function(state, rule, cost)
+    state = state or { base = 0, gone = 0, shift = 0, counted = 0, added = 0 }
+    state.time, state.latest, state.period = now + state.shift, 0, rule[2]
+    state.counted, state.added = state.counted + cost, state.added + cost
+    return state
+  end,
+
+  give = function(state, rule, amount)
+    if amount >= state.counted then return nil end
+    state.counted = state.counted - amount
+    state.time, state.latest = nil, now + state.shift
+    return state
+  end,
+
+  -- The rank and the time of the first stored hit with at least `wanted` counted up to and with it.
+  -- At most 2 + log2(wanted) look-ups, since every hit counts for at least one.
+  find = function(slot, wanted)
+    local state, key = slot.state, slot.key
+    local low, high = state.gone, state.gone + wanted - 1
+    if low < high then high = math.min(high, call('ZCARD', key) - 1) end
+    while low < high do
+      local middle = (low + high - (low + high) % 2) / 2
+      local sum = parse_member(call('ZRANGE', key, middle, middle)[1])
+      if since(state.base, sum) >= wanted then high = middle else low = middle + 1 end
+    end
+    return low, call('ZRANGE', key, low, low, 'WITHSCORES')[2] + 0
+  end,
+
+  write = function(slot)
+    local state, key = slot.state, slot.key
+    if not state.time then
+      local rank, time = algorithms.l.find(slot, state.counted)
+      call('ZREMRANGEBYRANK', key, rank, -1)
+      state.time = time
+    elseif slot.newest and slot.newest_time == state.time and not slot.stale then
+      call('ZREM', key, slot.newest)
+    end
+    call('ZADD', key, string.format('%.0f', state.time), format_member(plus(state.base, state.counted), state.shift, state.latest))
+    call('PEXPIRE', key, ttl(state.time + state.period - now - state.shift))
+    if state.gone > 1 then call('ZREMRANGEBYRANK', key, 0, math.min(state.gone - 1, PRUNED_PER_CALL) - 1) end
+  end,
+
+  view = function(slot, rule, cost)
+    local state = slot.state
+    if not state then return 0, 0, 0 end
+    local clock, period = now + state.shift, rule[2]
+    local newest = state.time
+    if not newest then
+      local _
+      _, newest = algorithms.l.find(slot, state.counted)
+    end
+    local excess = state.counted + cost - rule[1]
+    if cost == 0 or excess <= 0 then return state.counted, newest + period - clock, 0 end
+    local oldest = clock
+    if excess <= state.counted - state.added then
+      local _
+      _, oldest = algorithms.l.find(slot, excess)
+    end
+    return state.counted, newest + period - clock, oldest + period - clock
+  end,
+}

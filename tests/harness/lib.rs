@@ -1,0 +1,30 @@
+//! Real servers, faults and observers for the tests of `grifo`.
+//!
+//! | module | what it gives |
+//! |---|---|
+//! | [`server_binary`] | which servers this machine has, and where |
+//! | [`server`] | starts, stops, freezes, kills and restarts one server |
+//! | [`proxy`] | a TCP proxy that delays, drops, cuts, stalls or refuses |
+//! | [`monitor`] | every command a server ran during a piece of code |
+//! | [`command_stats`] | how often and how long a server ran each command |
+//! | [`reference`](mod@reference) | the reference implementation, asked in batches |
+//! | [`scenario`] | the steps of the shared vectors, played on a client |
+//! | [`ports`] | free loopback ports that nothing else is handed by chance |
+//! | [`scratch`] | the folder all servers live in, and the guard that clears it |
+
+pub mod command_stats;
+pub mod monitor;
+pub mod ports;
+pub mod proxy;
+pub mod reference;
+pub mod scenario;
+pub mod scratch;
+pub mod server;
+pub mod server_binary;
+
+pub use command_stats::CommandStats;
+pub use monitor::{Monitor, MonitorLine};
+pub use proxy::{Mode, Proxy};
+pub use reference::Reference;
+pub use server::Server;
+pub use server_binary::{ServerBinary, ServerKind};
