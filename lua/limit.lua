@@ -83,8 +83,9 @@ while ARGV[position] do
     if operation == 'reset' then
       slot.state, slot.reset = nil, true
     elseif operation == 'refund' and amount > 0 and slot.state then
-      slot.state = it.algorithm.give(slot.state, it.rule, amount)
-      slot.changed = true
+      local left = it.algorithm.give(slot.state, it.rule, amount)
+      slot.changed = slot.changed or left ~= slot.state
+      slot.state = left
     end
   end
 

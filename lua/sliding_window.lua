@@ -93,9 +93,10 @@ algorithms.l = {
 
   give = function(state, rule, amount)
     if amount >= state.counted then return nil end
-    state.counted = state.counted - amount
-    state.time, state.latest = nil, now + state.shift
-    return state
+    return {
+      base = state.base, gone = state.gone, shift = state.shift, latest = now + state.shift, period = state.period,
+      counted = state.counted - amount, added = 0,
+    }
   end,
 
   -- The rank and the time of the first stored hit with at least `wanted` counted up to and with it.

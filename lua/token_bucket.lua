@@ -69,6 +69,8 @@ algorithms.t = {
 
   give = function(state, rule, amount)
     local ticks, fraction, reach, reach_fraction = algorithms.t.missing(state, rule)
+    -- Full, though still stored: nothing was taken that could be given back.
+    if ticks == 0 and fraction == 0 then return state end
     local num, den, full = rule[1], rule[2], rule[3]
     local units = full
     if amount < full / num then units = amount * num end

@@ -49,6 +49,7 @@ class CounterState(State):
 class LogState(State):
     hits: tuple[tuple[int, int], ...]  # (time, cost), oldest first
     shift: int  # how far the log's own clock is ahead
+    latest: int  # that clock at the last write; it never steps back behind it
 
 
 class View:
@@ -126,7 +127,9 @@ class TokenBucket(View):
 
     def refund(self, amount: int) -> State | None:
         missing = self.missing - min(amount, self.limit.capacity)
-        return self.stored(missing, self.reach) if missing > 0 else None
+        # Rounded up to coarser ticks, the time may have passed the reach that was rounded up with it.
+        reach = max(self.reach, missing / self.limit.rate)
+        return self.stored(missing, reach) if missing > 0 else None
 
     def stored(self, missing: Fraction, reach: Fraction) -> BucketState:
         full_at = self.now_t + missing / self.limit.rate
@@ -229,7 +232,7 @@ class SlidingWindow(View):
             )
             if self.counted:
                 self.log_now, self.shift = log_now, state.shift
-        self.live = LogState(self.counted, self.shift) if self.counted else None
+        self.live = state if self.counted else None
         self.used = sum(cost for _, cost in self.counted)
         self.remaining = max(0, limit.count - self.used)
         self.reset_after = (
@@ -242,9 +245,9 @@ class SlidingWindow(View):
     @staticmethod
     def heal(limit: Limit, state: State, now: int) -> State:
         assert isinstance(state, LogState)
-        newest = state.hits[-1][0]
+        latest = state.latest
         return (
-            replace(state, shift=newest - now) if now + state.shift < newest else state
+            replace(state, shift=latest - now) if now + state.shift < latest else state
         )
 
     def passes(self, cost: int) -> bool:
@@ -262,7 +265,7 @@ class SlidingWindow(View):
         hits = self.counted
         if hits and hits[-1][0] == self.log_now:
             hits, cost = hits[:-1], hits[-1][1] + cost
-        return LogState((*hits, (self.log_now, cost)), self.shift)
+        return LogState((*hits, (self.log_now, cost)), self.shift, self.log_now)
 
     def refund(self, amount: int) -> State | None:
         hits = list(self.counted)
@@ -271,7 +274,7 @@ class SlidingWindow(View):
             if cost > amount:
                 hits.append((time, cost - amount))
             amount -= cost
-        return LogState(tuple(hits), self.shift) if hits else None
+        return LogState(tuple(hits), self.shift, self.log_now) if hits else None
 
 
 VIEWS: dict[str, type[View]] = {

@@ -176,11 +176,14 @@ impl Shard {
     }
 
     fn give(&mut self, name: &[u8], limit: &Limit, now: u64, amount: u64) {
-        if let Some(slot) = self.slots.get_mut(name) {
-            slot.change(limit, now, |state| algorithm::give(state, limit, now, amount));
-            if matches!(slot.state, State::None) {
-                self.slots.swap_remove(name);
-            }
+        let Some(slot) = self.slots.get_mut(name) else { return };
+        // Nothing counts any more, so there is nothing to give back.
+        if as_new_at(&slot.state, limit, now) == now {
+            return;
+        }
+        slot.change(limit, now, |state| algorithm::give(state, limit, now, amount));
+        if matches!(slot.state, State::None) {
+            self.slots.swap_remove(name);
         }
     }
 
