@@ -17,7 +17,7 @@ fn main() {
     for number in 0.. {
         let tag = spell(number);
         let slot = usize::from(crc16(tag.as_bytes())) % SLOTS;
-        if slot % spacing == 0 && tags[slot / spacing].is_none() {
+        if slot.is_multiple_of(spacing) && tags[slot / spacing].is_none() {
             tags[slot / spacing] = Some(tag);
             missing -= 1;
             if missing == 0 {

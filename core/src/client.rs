@@ -67,8 +67,7 @@ impl Client {
             on_failure: builder.on_failure,
             share: builder.fallback_share.map_or(Share::WHOLE, Share::of),
         };
-        let guard =
-            Guard { store, fallback: Fallback::new(fallback, Arc::clone(&clock)), counters: Default::default() };
+        let guard = Guard::new(store, Fallback::new(fallback, Arc::clone(&clock)));
         Self {
             inner: Arc::new(Inner { guard, clock, turns: Turns::default(), options, closed: AtomicBool::new(false) }),
         }

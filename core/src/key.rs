@@ -118,13 +118,27 @@ mod tests {
 
     #[test]
     fn the_format_of_stored_keys_is_fixed() {
-        assert_eq!(name("api", b"user:42"), b"grifo:{5i}:1t:1000:3:api:=user:42".to_vec());
+        assert_eq!(name("api", b"user:42"), b"grifo:{c0h}:1t:1000:3:api:=user:42".to_vec());
+    }
+
+    /// The slot of a key without braces, bit by bit as in the specification of Redis Cluster.
+    fn slot(tag: &[u8]) -> usize {
+        let mut crc = 0_u32;
+        for byte in tag {
+            for bit in (0..8).rev() {
+                let carry = (crc >> 15 & 1) != u32::from(*byte >> bit & 1);
+                crc = (crc << 1 & 0xffff) ^ if carry { 0x1021 } else { 0 };
+            }
+        }
+        crc as usize % 16_384
     }
 
     #[test]
     fn tags_are_evenly_spaced_over_the_slots() {
-        assert_eq!(TAGS.iter().collect::<HashSet<_>>().len(), TAGS.len());
-        assert_eq!(TAGS[0].len() + TAGS[4095].len(), TAGS[0].len() + TAGS[4095].len());
+        assert_eq!(slot(b"123456789"), 0x31c3);
+        for (index, tag) in TAGS.iter().enumerate() {
+            assert_eq!(slot(tag.as_bytes()), index * 4, "{tag}");
+        }
     }
 
     #[test]

@@ -42,3 +42,8 @@ pub use limiter::Limiter;
 pub use options::{ClientBuilder, FailurePolicy};
 pub use stats::Stats;
 pub use store::Pong;
+
+/// The examples of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

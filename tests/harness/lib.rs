@@ -10,8 +10,11 @@
 //! | [`reference`](mod@reference) | the reference implementation, asked in batches |
 //! | [`scenario`] | the steps of the shared vectors, played on a client |
 //! | [`ports`] | free loopback ports that nothing else is handed by chance |
+//! | [`case`] | what the field cases share: their stores, and calls at a chosen time |
+//! | [`workers`] | other processes that hammer the same keys |
 //! | [`scratch`] | the folder all servers live in, and the guard that clears it |
 
+pub mod case;
 pub mod command_stats;
 pub mod monitor;
 pub mod ports;
@@ -21,6 +24,7 @@ pub mod scenario;
 pub mod scratch;
 pub mod server;
 pub mod server_binary;
+pub mod workers;
 
 pub use command_stats::CommandStats;
 pub use monitor::{Monitor, MonitorLine};

@@ -17,7 +17,8 @@ use serde_json::Value;
 const CALLS_PER_ROUND: usize = 400;
 
 fn number(name: &str, default: u64) -> u64 {
-    env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
+    env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
 fn client(url: &str, prefix: &str) -> Client {

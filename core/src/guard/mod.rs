@@ -3,6 +3,7 @@
 mod deadline;
 mod fallback;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::time::Instant as TokioInstant;
@@ -33,9 +34,15 @@ pub(crate) struct Guard {
     pub(crate) store: AnyStore,
     pub(crate) fallback: Fallback,
     pub(crate) counters: Counters,
+    /// Whether the store failed when it was last asked.
+    failing: AtomicBool,
 }
 
 impl Guard {
+    pub(crate) fn new(store: AnyStore, fallback: Fallback) -> Self {
+        Self { store, fallback, counters: Counters::default(), failing: AtomicBool::new(false) }
+    }
+
     /// Decides every entry: from the Limits alone where a cost can never pass, else by the store, else by the policy.
     pub(crate) async fn decide(
         &self,
@@ -75,6 +82,9 @@ impl Guard {
     fn accept(&self, operation: Operation, entries: &[Entry<'_>], answers: &Answers) -> Vec<Decision> {
         self.counters.add_healed(answers.healed);
         self.fallback.learn_time(answers.now);
+        if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
+            tracing::info!("the store decides again");
+        }
         let decide = |(entry, answer): (&Entry<'_>, &crate::store::Answer)| {
             answer.into_decision(entry.limits, operation.judged_cost(entry.amount))
         };
@@ -93,7 +103,9 @@ impl Guard {
             return Err(error);
         }
         self.counters.add_degraded(entries.len());
-        tracing::debug!(kind = error.kind().name(), entries = entries.len(), "the store did not decide");
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%error, policy = ?options.on_failure, "the store does not decide; the failure policy answers");
+        }
         let answer = |entry: &Entry<'_>| match options.on_failure {
             FailurePolicy::Open => Ok(open(entry)),
             FailurePolicy::Closed => Ok(closed(entry, self.next_try())),

@@ -109,7 +109,7 @@ impl Limit {
         if count == 0 || burst == 0 || period.is_zero() {
             return Err(invalid("count, period and burst must be at least 1"));
         }
-        if period.subsec_nanos() % 1_000_000 != 0 {
+        if !period.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(invalid("a period must be whole milliseconds"));
         }
         let period = microseconds(period);

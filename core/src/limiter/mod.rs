@@ -12,9 +12,12 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::guard::{Options, Share};
 use crate::key::{check_key, check_name};
-use crate::limit::Limits;
+use crate::limit::{Algorithm, Limits};
 use crate::options::{FailurePolicy, check_share, check_timeout};
 use crate::store::{Entry, Operation};
+
+/// Refunds of a sliding window cost the server time for every hit, so that large ones are cut into steps.
+const REFUND_STEP: u64 = 1000;
 
 /// A named set of 1 to 4 Limits on a [`Client`](crate::Client), decided together: all are charged or none is.
 /// Cheap to make and to clone; limiters of one name share state.
@@ -127,11 +130,25 @@ impl Limiter {
     }
 
     /// Gives back `n` tokens: the newest of the current window, never above full. Answers like [`peek`](Self::peek).
+    ///
+    /// A sliding window gives back a thousand hits in one step; more take several, between which others may come.
     /// # Errors
     /// See [`Limiter`].
     pub async fn refund(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, Error> {
-        let operation = if n == 0 { Operation::Peek } else { Operation::Refund };
-        self.decide(operation, key.as_ref(), n).await
+        let key = key.as_ref();
+        let mut left = n;
+        while left > REFUND_STEP && self.has_sliding_window() {
+            let decision = self.decide(Operation::Refund, key, REFUND_STEP).await?;
+            if decision.degraded() || decision.limits.iter().all(|limit| limit.remaining == limit.limit) {
+                return Ok(decision);
+            }
+            left -= REFUND_STEP;
+        }
+        self.decide(if left == 0 { Operation::Peek } else { Operation::Refund }, key, left).await
+    }
+
+    fn has_sliding_window(&self) -> bool {
+        self.limits.as_slice().iter().any(|limit| limit.algorithm() == Algorithm::SlidingWindow)
     }
 
     /// Forgets what the key has used up. Answers like [`peek`](Self::peek).

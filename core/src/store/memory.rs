@@ -23,9 +23,6 @@ const MOST_SHARDS: usize = 64;
 const LEAST_KEYS_PER_SHARD: usize = 256;
 /// How many keys are looked at to find one that may go.
 const SAMPLES: usize = 16;
-/// How many keys, at most, are looked at for being as new whenever room is needed.
-const EXPIRED_PER_INSERT: usize = 64;
-
 /// The embedded store.
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
@@ -59,11 +56,6 @@ impl MemoryStore {
         let index = self.hasher.hash_one(key) as usize % self.shards.len();
         // A panic elsewhere leaves a shard as valid as before: every change is a single assignment.
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap().slots.len()).sum()
     }
 }
 
@@ -206,12 +198,11 @@ impl Shard {
             let expiry = |(name, slot): (&Name, &Slot)| Reverse((slot.as_new_at, Arc::clone(name)));
             self.expiries = self.slots.iter().map(expiry).collect();
         }
-        for _ in 0..EXPIRED_PER_INSERT {
-            match self.expiries.peek() {
-                Some(Reverse((as_new_at, _))) if *as_new_at <= now => {}
-                _ => return false,
-            }
-            let Some(Reverse((_, name))) = self.expiries.pop() else { return false };
+        // However many turn up that were used since: each of them was paid for by that use.
+        while let Some(Reverse((expiry, _))) = self.expiries.peek()
+            && *expiry <= now
+        {
+            let Some(Reverse((_, name))) = self.expiries.pop() else { break };
             match self.slots.get(&name).map(|slot| slot.as_new_at) {
                 Some(as_new_at) if as_new_at <= now => {
                     self.slots.swap_remove(&name);
@@ -251,3 +242,6 @@ fn as_new_at(state: &State, limit: &Limit, now: u64) -> u64 {
     let reset_after = algorithm::decide(reading, limit, 0).reset_after;
     now.saturating_add(crate::clock::microseconds(reset_after))
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,7 +102,6 @@ impl RedisStore {
             with("EVALSHA", no_script, &["1", key]),
             with("EVAL_RO", "return 1", &["1", key]),
             with("EVALSHA_RO", no_script, &["1", key]),
-            with("SCRIPT", "LOAD", &["return 1"]),
             with("GET", key, &[]),
             with("PTTL", key, &[]),
             with("SET", key, &["1", "PX", "100"]),
@@ -140,9 +139,7 @@ impl Store for RedisStore {
     async fn connect(&self) -> Result<(), Error> {
         let link = self.connector.link().await?;
         for script in script::ALL {
-            let mut load = cmd("SCRIPT");
-            load.arg("LOAD").arg(script.source);
-            link.ask(&load).await.map_err(Failure::into_error)?;
+            link.ask(&script::load(&script)).await.map_err(Failure::into_error)?;
         }
         Ok(())
     }
@@ -174,11 +171,8 @@ async fn identity(link: &Link) -> (String, String) {
 }
 
 fn name_of(command: &Cmd) -> String {
-    let words = command.args_iter().filter_map(|argument| match argument {
-        redis::Arg::Simple(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    });
-    let mut words = words.take(2);
-    let first = words.next().unwrap_or_default();
-    if first == "SCRIPT" { format!("{first} {}", words.next().unwrap_or_default()) } else { first }
+    match command.args_iter().next() {
+        Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
+    }
 }

@@ -29,6 +29,13 @@ pub(super) enum Form {
     ReadOnlySource,
 }
 
+/// Loads a script by running it on no key, which takes fewer rights than SCRIPT LOAD.
+pub(super) fn load(script: &Script) -> Cmd {
+    let mut command = cmd("EVAL");
+    command.arg(script.source).arg(0).arg(0).arg(Operation::Peek.name());
+    command
+}
+
 /// A call, ready to be sent, again if need be.
 #[derive(Debug)]
 pub(super) struct Call {

@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use super::*;
+use crate::testing::ManualClock;
+
+fn store(max_keys: usize) -> (MemoryStore, ManualClock) {
+    let clock = ManualClock::new();
+    (MemoryStore::new(max_keys, Arc::new(clock.clone())), clock)
+}
+
+fn len(store: &MemoryStore) -> usize {
+    store.shards.iter().map(|shard| shard.lock().unwrap().slots.len()).sum()
+}
+
+fn call(store: &MemoryStore, operation: Operation, limit: &str, key: &str, amount: u64) -> Answer {
+    let limit: Limit = limit.parse().unwrap();
+    let entry = Entry { limiter: "api", limits: &[limit], key: key.as_bytes(), amount };
+    store.decide(operation, &[entry], None).list[0]
+}
+
+fn check(store: &MemoryStore, limit: &str, key: &str) -> bool {
+    call(store, Operation::Check, limit, key, 1).allowed
+}
+
+const LIMITS: [&str; 4] = ["5/min", "sliding-window 5/min", "sliding-window-counter 5/min", "fixed-window 5/min"];
+
+#[test]
+fn mm_02_a_flood_of_keys_does_not_reset_one_that_is_used_up() {
+    for limit in LIMITS {
+        for max_keys in [300, 10_000] {
+            let (store, _clock) = store(max_keys);
+            (0..5).for_each(|_| assert!(check(&store, limit, "victim")));
+            (0..3 * max_keys).for_each(|number| assert!(check(&store, limit, &format!("flood {number}"))));
+            assert!(!check(&store, limit, "victim"), "{limit}");
+            assert!(len(&store) <= max_keys.next_multiple_of(store.shards.len()), "{limit}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_as_new_go_before_any_that_is_not() {
+    let (store, clock) = store(256);
+    (0..128).for_each(|number| assert!(check(&store, "5/s", &format!("short {number}"))));
+    (0..128).for_each(|number| assert!(check(&store, "5/h", &format!("long {number}"))));
+    clock.advance(Duration::from_secs(1));
+    (0..128).for_each(|number| assert!(check(&store, "5/min", &format!("new {number}"))));
+    let remaining = |number: u32| {
+        let answer = call(&store, Operation::Peek, "5/h", &format!("long {number}"), 1);
+        answer.readings[0][0]
+    };
+    assert!((0..128).all(|number| remaining(number) > 0), "a key that counts was let go while expired ones were there");
+}
+
+#[test]
+fn a_key_that_was_used_again_does_not_count_as_expired() {
+    let (store, clock) = store(256);
+    (0..256).for_each(|number| assert!(check(&store, "fixed-window 2/s", &format!("key {number}"))));
+    clock.advance(Duration::from_secs(1));
+    (0..255).for_each(|number| assert!(check(&store, "fixed-window 2/s", &format!("key {number}"))));
+    assert!(check(&store, "fixed-window 2/s", "new"));
+    let used =
+        |number: u32| call(&store, Operation::Peek, "fixed-window 2/s", &format!("key {number}"), 1).readings[0][0];
+    assert!((0..255).all(|number| used(number) == 1), "only the key that was not used again may go");
+}
+
+#[test]
+fn the_list_of_expiries_is_bounded_too() {
+    let (store, _clock) = store(256);
+    (0..5000).for_each(|number| assert!(check(&store, "5/d", &format!("key {number}"))));
+    assert!(store.shards.iter().all(|shard| shard.lock().unwrap().expiries.len() <= 2 * 256 + 1));
+}
+
+#[test]
+fn refund_and_reset_leave_nothing_behind() {
+    for limit in LIMITS {
+        let (store, _clock) = store(10);
+        call(&store, Operation::Refund, limit, "key", 3);
+        assert_eq!(len(&store), 0, "{limit}");
+        assert!(check(&store, limit, "key"));
+        call(&store, Operation::Refund, limit, "key", 1);
+        assert_eq!(len(&store), 0, "{limit}");
+        assert!(check(&store, limit, "key"));
+        call(&store, Operation::Reset, limit, "key", 0);
+        assert_eq!(len(&store), 0, "{limit}");
+    }
+}
+
+#[test]
+fn a_denied_key_is_not_stored() {
+    let (store, _clock) = store(10);
+    assert!(!call(&store, Operation::Check, "5/min", "key", 6).allowed);
+    assert!(call(&store, Operation::Check, "5/min", "key", 0).allowed);
+    assert!(call(&store, Operation::Peek, "5/min", "key", 1).allowed);
+    assert_eq!(len(&store), 0);
+}
+
+#[test]
+fn cc_01_many_threads_admit_exactly_the_limit() {
+    for limit in ["100/d", "sliding-window 100/d", "sliding-window-counter 100/d", "fixed-window 100/d"] {
+        let (store, _clock) = store(10);
+        let admitted: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| (0..50).filter(|_| check(&store, limit, "key")).count())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(admitted, 100, "{limit}");
+    }
+}
