@@ -56,8 +56,9 @@ $(LINT)/$(RUFF)-$(MYPY):
 bench: servers ## Measure decisions per second and their latency
 	@$(CARGO) run --release --quiet -p grifo-tests --bin bench -- $(ARGS)
 
-soak: servers ## Run for a long time under faults
-	@$(CARGO) run --release --quiet -p grifo-tests --bin soak -- $(ARGS)
+soak: servers ## Compare a million random operations with the reference, from a new seed
+	@GRIFO_OPERATIONS=1000000 GRIFO_SEED=$${GRIFO_SEED:-$$(date +%s)} \
+		$(CARGO) test --release --quiet -p grifo-tests --test properties -- --nocapture $(ARGS)
 
 clean: ## Remove everything that was built
 	rm -rf $(TARGET)

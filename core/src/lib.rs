@@ -28,18 +28,17 @@ mod guard;
 mod key;
 mod limit;
 mod limiter;
-mod options;
 mod stats;
 mod store;
 pub mod testing;
 
-pub use client::Client;
+pub use client::{Client, ClientBuilder};
 pub use clock::Clock;
 pub use decision::{Decision, LimitDecision, LimitDecisions, Source};
 pub use error::{Error, ErrorKind};
+pub use guard::FailurePolicy;
 pub use limit::{Algorithm, Limit, Limits};
 pub use limiter::Limiter;
-pub use options::{ClientBuilder, FailurePolicy};
 pub use stats::Stats;
 pub use store::Pong;
 

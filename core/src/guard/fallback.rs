@@ -62,7 +62,7 @@ impl Share {
             }
             algorithm => Limit::new(algorithm, capacity, limit.period(), capacity).ok(),
         };
-        // What is too long or too large to be divided exactly refills a little slower: the count is rounded down.
+        // What is too long or too large to be divided exactly is divided in whole tokens, of which there is at least one.
         exact
             .or_else(|| Limit::new(limit.algorithm(), self.part(limit.count()), limit.period(), capacity).ok())
             .unwrap_or(*limit)
@@ -100,39 +100,68 @@ impl Fallback {
         }
         let local = Entry { limits: &limits, ..*entry };
         let answers = self.store.decide(operation, &[local], Some(self.now()));
-        let mut decision = answers.list[0].into_decision(&limits, cost);
-        decision.source = Source::Fallback;
-        name_the_rule(decision, entry.limits)
+        let decision = answers.list[0].into_decision(&limits, cost);
+        by_rule(&decision.limits, entry.limits, decision.allowed)
     }
 
     /// A cost above the share but within the Limit: only the store can admit it.
     fn waits_for_the_store(&self, limits: &[Limit], entry: &Entry<'_>, next_try: Duration) -> Decision {
         let peeked = self.store.decide(Operation::Peek, &[Entry { limits, amount: 1, ..*entry }], Some(self.now()));
         let seen = peeked.list[0].into_decision(limits, 0);
-        let decisions = seen.limits.iter().zip(limits).map(|(decision, limit)| LimitDecision {
-            retry_after: Some(if entry.amount > limit.capacity() {
-                next_try.max(Duration::from_micros(1))
-            } else {
-                Duration::ZERO
-            }),
-            ..*decision
-        });
-        name_the_rule(Decision::of(decisions.collect(), false, Source::Fallback), entry.limits)
+        let wait = next_try.max(Duration::from_micros(1));
+        let decisions: Vec<LimitDecision> = seen
+            .limits
+            .iter()
+            .zip(limits)
+            .map(|(decision, limit)| LimitDecision {
+                retry_after: Some(if entry.amount > limit.capacity() { wait } else { Duration::ZERO }),
+                ..*decision
+            })
+            .collect();
+        by_rule(&decisions, entry.limits, false)
     }
 }
 
-/// `limit` is always the rule's, never a share.
-fn name_the_rule(mut decision: Decision, limits: &[Limit]) -> Decision {
-    let tightest =
-        decision.limits.iter().position(|seen| (seen.limit, seen.remaining) == (decision.limit, decision.remaining));
-    decision.limits = decision
-        .limits
-        .iter()
-        .zip(limits)
-        .map(|(seen, rule)| LimitDecision { limit: rule.capacity(), ..*seen })
-        .collect();
-    if let Some(index) = decision.denied_by.or(tightest) {
-        decision.limit = decision.limits[index].limit;
+/// A decision on shares, told in terms of the rules: `limit` is always the rule's.
+fn by_rule(shares: &[LimitDecision], rules: &[Limit], allowed: bool) -> Decision {
+    let told = shares.iter().zip(rules).map(|(share, rule)| LimitDecision { limit: rule.capacity(), ..*share });
+    Decision::of(told.collect(), allowed, Source::Fallback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(number: f64) -> (u64, u64) {
+        let share = Share::of(number);
+        (share.numerator, share.denominator)
     }
-    decision
+
+    #[test]
+    fn a_share_is_the_fraction_that_is_meant() {
+        assert_eq!(share(1.0), (1, 1));
+        assert_eq!(share(0.25), (1, 4));
+        assert_eq!(share(0.1), (1, 10));
+        for n in 1..=200_u32 {
+            assert_eq!(share(1.0 / f64::from(n)), (1, n.into()));
+        }
+        assert_eq!(share(2.0 / 3.0), (2, 3));
+        assert_eq!(share(0.375), (3, 8));
+        let (numerator, denominator) = share(std::f64::consts::FRAC_1_PI);
+        assert!(
+            denominator <= MAX_DENOMINATOR
+                && (numerator as f64 / denominator as f64 - std::f64::consts::FRAC_1_PI).abs() < 1e-7
+        );
+        assert!(share(1e-12).0 >= 1);
+    }
+
+    #[test]
+    fn a_limit_is_divided_with_its_rate() {
+        let part = |text: &str, number: f64| Share::of(number).of_limit(&text.parse().unwrap()).to_string();
+        assert_eq!(part("100/min burst 20", 0.25), "100/4min burst 5");
+        assert_eq!(part("10/min", 1.0 / 3.0), "10/3min burst 3");
+        assert_eq!(part("fixed-window 10/min", 1.0 / 3.0), "fixed-window 3/min");
+        assert_eq!(part("sliding-window 2/s", 0.01), "sliding-window 1/s");
+        assert_eq!(part("3/30000d", 0.1), "1/30000d burst 1".trim_end_matches(" burst 1"));
+    }
 }

@@ -2,7 +2,10 @@
 
 mod deadline;
 mod fallback;
+mod options;
+mod turns;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,37 +13,79 @@ use tokio::time::Instant as TokioInstant;
 
 use self::deadline::within;
 pub(crate) use self::fallback::{Fallback, Share};
+pub use self::options::FailurePolicy;
+pub(crate) use self::options::{Options, check_share, check_timeout};
+use self::turns::Turns;
+pub(crate) use self::turns::{Denial, Place, Turn};
+use crate::clock::Clock;
 use crate::decision::{Decision, LimitDecision, Source};
 use crate::error::{Error, ErrorKind};
 use crate::limit::Limit;
-use crate::options::FailurePolicy;
-use crate::stats::Counters;
+use crate::stats::{Counters, Stats};
 use crate::store::{Answers, AnyStore, Entry, Operation, Pong, Store};
 
 /// When a store that is out of reach is tried again, where nothing better is known.
 const NEXT_TRY: Duration = Duration::from_millis(100);
 
-/// How calls of one limiter are guarded.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Options {
-    pub(crate) timeout: Duration,
-    pub(crate) on_failure: FailurePolicy,
-    pub(crate) share: Share,
-}
-
 /// A store behind its guard.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    pub(crate) store: AnyStore,
-    pub(crate) fallback: Fallback,
-    pub(crate) counters: Counters,
+    store: AnyStore,
+    fallback: Fallback,
+    counters: Counters,
+    clock: Arc<dyn Clock>,
+    turns: Turns,
     /// Whether the store failed when it was last asked.
     failing: AtomicBool,
+    closed: AtomicBool,
 }
 
 impl Guard {
-    pub(crate) fn new(store: AnyStore, fallback: Fallback) -> Self {
-        Self { store, fallback, counters: Counters::default(), failing: AtomicBool::new(false) }
+    /// Guards a store. `clock` is the one that waits are measured by.
+    pub(crate) fn new(store: AnyStore, fallback: Fallback, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            fallback,
+            counters: Counters::default(),
+            clock,
+            turns: Turns::default(),
+            failing: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorKind::Closed, "the client was closed; make another"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.store.close();
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    /// Whether the store answers without waiting for anything, and serves this process alone.
+    pub(crate) const fn is_immediate(&self) -> bool {
+        self.store.is_immediate()
+    }
+
+    /// A place in line for a key.
+    pub(crate) fn enter_line(&self, limiter: &Arc<str>, key: &[u8]) -> Result<Place<'_>, Error> {
+        self.turns.enter(limiter, key)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let reloads = match &self.store {
+            AnyStore::Redis(store) => store.reloads(),
+            AnyStore::Memory(_) => 0,
+        };
+        self.counters.read(reloads)
     }
 
     /// Decides every entry: from the Limits alone where a cost can never pass, else by the store, else by the policy.

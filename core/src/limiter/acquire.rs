@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::Limiter;
-use super::turns::{Denial, Place};
 use crate::clock::microseconds;
 use crate::decision::{Decision, Source};
 use crate::error::{Error, ErrorKind};
+use crate::guard::{Denial, Place, Turn};
 use crate::key::check_key;
 use crate::store::Operation;
 
@@ -23,39 +23,30 @@ const JITTER: f64 = 0.1;
 
 pub(super) async fn acquire(limiter: &Limiter, key: &[u8], cost: u64, max_wait: Duration) -> Result<Decision, Error> {
     check_key(key)?;
-    let client = limiter.client();
-    let deadline = client.clock.now().saturating_add(microseconds(max_wait));
-    let place = client.turns.enter(&limiter.name, key)?;
+    let guard = &limiter.guard;
+    let deadline = guard.clock().now().saturating_add(microseconds(max_wait));
+    let place = guard.enter_line(&limiter.name, key)?;
     if let Some(denial) = place.denial().filter(|denial| denial.passes_at > deadline) {
-        return Ok(denied(denial, client.clock.now()));
+        return Ok(denied(denial, guard.clock().now()));
     }
-    let turn = first(place.turn(), client.clock.sleep_until(deadline)).await;
+    let turn = first(place.turn(), guard.clock().sleep_until(deadline)).await;
     let Some(turn) = turn else { return time_is_up(limiter, &place, key).await };
-    let _turn = turn?;
-    let decision = attempts(limiter, &place, key, cost, deadline).await;
-    place.set_denial(None);
-    decision
+    attempts(limiter, &turn?, key, cost, deadline).await
 }
 
 /// Tries until it passes, or until it cannot pass in time.
-async fn attempts(
-    limiter: &Limiter,
-    place: &Place<'_>,
-    key: &[u8],
-    cost: u64,
-    deadline: u64,
-) -> Result<Decision, Error> {
-    let client = limiter.client();
+async fn attempts(limiter: &Limiter, turn: &Turn<'_>, key: &[u8], cost: u64, deadline: u64) -> Result<Decision, Error> {
+    let guard = &limiter.guard;
     loop {
         let decision = attempt(limiter, key, cost).await?;
         let Some(wait) = decision.retry_after.filter(|_| !decision.allowed) else { return Ok(decision) };
-        let now = client.clock.now();
+        let now = guard.clock().now();
         let passes_at = now.saturating_add(microseconds(wait));
         if passes_at > deadline || now >= deadline {
             return Ok(decision);
         }
-        place.set_denial(Some(Denial { decision, passes_at }));
-        client.clock.sleep_until(wake_up(now, passes_at, deadline, client.guard.store.is_immediate())).await;
+        turn.tell(Denial { decision, passes_at });
+        guard.clock().sleep_until(wake_up(now, passes_at, deadline, guard.is_immediate())).await;
     }
 }
 
@@ -71,7 +62,7 @@ fn wake_up(now: u64, passes_at: u64, deadline: u64, is_alone: bool) -> u64 {
 
 /// One check that loses no token, should its caller go away meanwhile.
 async fn attempt(limiter: &Limiter, key: &[u8], cost: u64) -> Result<Decision, Error> {
-    if limiter.client().guard.store.is_immediate() {
+    if limiter.guard.is_immediate() {
         return limiter.decide(Operation::Check, key, cost).await;
     }
     let runtime =
@@ -120,7 +111,7 @@ impl Drop for Taken {
 /// The answer to one who is still in line at the end.
 async fn time_is_up(limiter: &Limiter, place: &Place<'_>, key: &[u8]) -> Result<Decision, Error> {
     if let Some(denial) = place.denial() {
-        return Ok(denied(denial, limiter.client().clock.now()));
+        return Ok(denied(denial, limiter.guard.clock().now()));
     }
     let mut decision = limiter.decide(Operation::Peek, key, 1).await?;
     decision.allowed = false;

@@ -1,19 +1,16 @@
 //! A limiter: what users ask.
 
 mod acquire;
-pub(crate) mod turns;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Inner;
 use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
-use crate::guard::{Options, Share};
+use crate::guard::{FailurePolicy, Guard, Options, Share, check_share, check_timeout};
 use crate::key::{check_key, check_name};
 use crate::limit::{Algorithm, Limits};
-use crate::options::{FailurePolicy, check_share, check_timeout};
 use crate::store::{Entry, Operation};
 
 /// Refunds of a sliding window cost the server time for every hit, so that large ones are cut into steps.
@@ -27,16 +24,16 @@ const REFUND_STEP: u64 = 1000;
 /// [`FailurePolicy`] does, which is an error under [`FailurePolicy::Raise`] alone.
 #[derive(Clone)]
 pub struct Limiter {
-    client: Arc<Inner>,
+    guard: Arc<Guard>,
     name: Arc<str>,
     limits: Arc<Limits>,
     options: Options,
 }
 
 impl Limiter {
-    pub(crate) fn new(client: Arc<Inner>, name: String, limits: Limits, options: Options) -> Result<Self, Error> {
+    pub(crate) fn new(guard: Arc<Guard>, name: String, limits: Limits, options: Options) -> Result<Self, Error> {
         check_name(&name)?;
-        Ok(Self { client, name: name.into(), limits: limits.into(), options })
+        Ok(Self { guard, name: name.into(), limits: limits.into(), options })
     }
 
     /// The same limiter with a failure policy of its own.
@@ -158,10 +155,6 @@ impl Limiter {
         self.decide(Operation::Reset, key.as_ref(), 0).await
     }
 
-    pub(crate) const fn client(&self) -> &Arc<Inner> {
-        &self.client
-    }
-
     pub(crate) fn entry<'a>(&'a self, key: &'a [u8], amount: u64) -> Entry<'a> {
         Entry { limiter: &self.name, limits: self.limits.as_slice(), key, amount }
     }
@@ -177,9 +170,9 @@ impl Limiter {
         entries: &[Entry<'_>],
         now: Option<u64>,
     ) -> Result<Vec<Decision>, Error> {
-        self.client.check_open()?;
+        self.guard.check_open()?;
         entries.iter().try_for_each(|entry| check_key(entry.key))?;
-        self.client.guard.decide(&self.options, operation, entries, now).await
+        self.guard.decide(&self.options, operation, entries, now).await
     }
 }
 

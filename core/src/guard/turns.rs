@@ -15,7 +15,7 @@ type Name = (Arc<str>, Box<[u8]>);
 
 /// The queues of a client: one for each key that somebody waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(super) struct Turns {
     queues: Mutex<Queues>,
 }
 
@@ -34,15 +34,15 @@ struct Queue {
 
 /// What the one with the turn was last told.
 #[derive(Debug, Clone)]
-pub(super) struct Denial {
-    pub(super) decision: Decision,
+pub(crate) struct Denial {
+    pub(crate) decision: Decision,
     /// The client's time from which on the call may pass, in microseconds since the epoch.
-    pub(super) passes_at: u64,
+    pub(crate) passes_at: u64,
 }
 
 /// A place in line. Given up when dropped.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(crate) struct Place<'a> {
     turns: &'a Turns,
     name: Name,
     queue: Arc<Queue>,
@@ -70,25 +70,41 @@ impl Turns {
 
 impl Place<'_> {
     /// Ends when all who came before are gone.
-    pub(super) async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
-        self.queue
-            .turn
-            .acquire()
-            .await
-            .map_err(|_| Error::new(ErrorKind::Internal, "a queue of waiting callers was closed"))
+    pub(crate) async fn turn(&self) -> Result<Turn<'_>, Error> {
+        let closed = |_| Error::new(ErrorKind::Internal, "a queue of waiting callers was closed");
+        let permit = self.queue.turn.acquire().await.map_err(closed)?;
+        Ok(Turn { queue: &self.queue, _permit: permit })
     }
 
     /// What the one with the turn was last told.
-    pub(super) fn denial(&self) -> Option<Denial> {
-        self.lock_denial().clone()
+    pub(crate) fn denial(&self) -> Option<Denial> {
+        self.queue.denial().clone()
     }
+}
 
-    pub(super) fn set_denial(&self, denial: Option<Denial>) {
-        *self.lock_denial() = denial;
+impl Queue {
+    fn denial(&self) -> MutexGuard<'_, Option<Denial>> {
+        self.denial.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn lock_denial(&self) -> MutexGuard<'_, Option<Denial>> {
-        self.queue.denial.lock().unwrap_or_else(PoisonError::into_inner)
+/// The turn of the one who is first in line. Passed on when dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    queue: &'a Queue,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Turn<'_> {
+    /// Tells those behind what this one was told.
+    pub(crate) fn tell(&self, denial: Denial) {
+        *self.queue.denial() = Some(denial);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.queue.denial() = None;
     }
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::Client;
+use super::Client;
 use crate::clock::{Clock, MonotonicClock};
 use crate::error::{Error, ErrorKind};
+use crate::guard::{FailurePolicy, Fallback, Guard, Options, Share, check_share, check_timeout};
 use crate::key::check_prefix;
 use crate::store::AnyStore;
 use crate::store::memory::MemoryStore;
@@ -16,40 +17,23 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_PREFIX: &str = "grifo";
 const DEFAULT_MAX_KEYS: usize = 100_000;
-/// A deadline longer than this is a mistake in the unit.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
-
-/// Who answers when the store cannot do so in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum FailurePolicy {
-    /// Allowed. What is behind the limiter is unprotected during the outage.
-    #[default]
-    Open,
-    /// A limiter in memory decides, on this instance's share of the Limits.
-    Local,
-    /// Denied. The service is as unavailable as the store.
-    Closed,
-    /// The error is returned.
-    Raise,
-}
 
 /// Collects the options of a [`Client`]. Made by [`Client::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct ClientBuilder {
     url: String,
-    pub(crate) timeout: Duration,
+    timeout: Duration,
     connect_timeout: Duration,
-    pub(crate) on_failure: FailurePolicy,
-    pub(crate) fallback_share: Option<f64>,
+    on_failure: FailurePolicy,
+    fallback_share: Option<f64>,
     prefix: String,
     max_keys: usize,
     clock: Option<Arc<dyn Clock>>,
 }
 
 impl ClientBuilder {
-    pub(crate) fn new(url: String) -> Self {
+    pub(super) fn new(url: String) -> Self {
         Self {
             url,
             timeout: DEFAULT_TIMEOUT,
@@ -120,7 +104,13 @@ impl ClientBuilder {
         let local_clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
         let fallback = MemoryStore::new(self.max_keys, Arc::clone(&local_clock));
         let (store, clock) = self.store(&local_clock)?;
-        Ok(Client::new(&self, store, fallback, clock))
+        let options = Options {
+            timeout: self.timeout,
+            on_failure: self.on_failure,
+            share: self.fallback_share.map_or(Share::WHOLE, Share::of),
+        };
+        let fallback = Fallback::new(fallback, local_clock);
+        Ok(Client { guard: Arc::new(Guard::new(store, fallback, clock)), options })
     }
 
     fn store(&self, local_clock: &Arc<dyn Clock>) -> Result<(AnyStore, Arc<dyn Clock>), Error> {
@@ -138,20 +128,6 @@ impl ClientBuilder {
         let store = RedisStore::new(address, self.prefix.clone(), self.connect_timeout);
         Ok((AnyStore::Redis(store), Arc::clone(local_clock)))
     }
-}
-
-pub(crate) fn check_timeout(name: &str, timeout: Duration) -> Result<(), Error> {
-    if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
-        return Err(invalid(format!("{name} must be more than zero and at most an hour")));
-    }
-    Ok(())
-}
-
-pub(crate) fn check_share(share: f64) -> Result<(), Error> {
-    if share > 0.0 && share <= 1.0 {
-        return Ok(());
-    }
-    Err(invalid("fallback_share must be more than 0 and at most 1"))
 }
 
 fn invalid(message: impl Into<String>) -> Error {

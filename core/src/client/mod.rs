@@ -1,19 +1,17 @@
 //! A client: one store, its deadline and its failure policy.
 
+mod builder;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
-use crate::guard::{Fallback, Guard, Options, Share};
+pub use self::builder::ClientBuilder;
+use crate::error::Error;
+use crate::guard::{Guard, Options};
 use crate::limit::Limits;
 use crate::limiter::Limiter;
-use crate::limiter::turns::Turns;
-use crate::options::ClientBuilder;
 use crate::stats::Stats;
-use crate::store::memory::MemoryStore;
-use crate::store::{AnyStore, Pong, Store};
+use crate::store::Pong;
 
 /// One set of connections to one store, with its deadline and failure policy. Cheap to clone; clones are the same client.
 ///
@@ -26,25 +24,8 @@ use crate::store::{AnyStore, Pong, Store};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) guard: Guard,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) turns: Turns,
+    guard: Arc<Guard>,
     options: Options,
-    closed: AtomicBool,
-}
-
-impl Inner {
-    pub(crate) fn check_open(&self) -> Result<(), Error> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed, "the client was closed; make another"));
-        }
-        Ok(())
-    }
 }
 
 impl Client {
@@ -61,18 +42,6 @@ impl Client {
         ClientBuilder::new(url.into())
     }
 
-    pub(crate) fn new(builder: &ClientBuilder, store: AnyStore, fallback: MemoryStore, clock: Arc<dyn Clock>) -> Self {
-        let options = Options {
-            timeout: builder.timeout,
-            on_failure: builder.on_failure,
-            share: builder.fallback_share.map_or(Share::WHOLE, Share::of),
-        };
-        let guard = Guard::new(store, Fallback::new(fallback, Arc::clone(&clock)));
-        Self {
-            inner: Arc::new(Inner { guard, clock, turns: Turns::default(), options, closed: AtomicBool::new(false) }),
-        }
-    }
-
     /// A limiter: a name and 1 to 4 Limits, given as text, as [`Limit`](crate::Limit)s or as [`Limits`].
     /// Two limiters of one name share state.
     /// # Errors
@@ -83,39 +52,34 @@ impl Client {
         L: TryInto<Limits>,
         Error: From<L::Error>,
     {
-        self.inner.check_open()?;
-        Limiter::new(Arc::clone(&self.inner), name.into(), limits.try_into()?, self.inner.options)
+        self.guard.check_open()?;
+        Limiter::new(Arc::clone(&self.guard), name.into(), limits.try_into()?, self.options)
     }
 
     /// Makes ready for calls: connects and loads the scripts. Optional: without it the first call connects.
     /// # Errors
     /// Why the store could not be made ready within `timeout`.
     pub async fn connect(&self, timeout: Duration) -> Result<(), Error> {
-        self.inner.check_open()?;
-        self.inner.guard.connect(timeout).await
+        self.guard.check_open()?;
+        self.guard.connect(timeout).await
     }
 
     /// Asks the store for its health, within the client's deadline or a second, whichever is longer.
     /// # Errors
     /// Why the store did not answer.
     pub async fn ping(&self) -> Result<Pong, Error> {
-        self.inner.check_open()?;
-        self.inner.guard.ping(self.inner.options.timeout.max(Duration::from_secs(1))).await
+        self.guard.check_open()?;
+        self.guard.ping(self.options.timeout.max(Duration::from_secs(1))).await
     }
 
     /// What the client has counted so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let reloads = match &self.inner.guard.store {
-            AnyStore::Redis(store) => store.reloads(),
-            AnyStore::Memory(_) => 0,
-        };
-        self.inner.guard.counters.read(reloads)
+        self.guard.stats()
     }
 
     /// Closes the connections, for all clones. Every call afterwards is the error [`ErrorKind::Closed`].
     pub fn close(&self) {
-        self.inner.closed.store(true, Ordering::Release);
-        self.inner.guard.store.close();
+        self.guard.close();
     }
 }
