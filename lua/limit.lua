@@ -1,6 +1,6 @@
 -- Judges a list of entries, strictly in order, and charges those that pass.
 --
--- KEYS: the stored keys, each once. ARGV: now (µs since the epoch, for tests and replays; 0 asks the server),
+-- KEYS: the stored keys, each once. ARGV: now (µs since the epoch, for tests and replays; none asks the server),
 -- operation, then for each entry: amount, number of Limits, and for each Limit: index in KEYS, algorithm and its
 -- four parameters.
 -- Reply: now, keys healed, then for each entry: 1 or 0 (allowed), and three numbers for each Limit, which
@@ -9,10 +9,10 @@
 -- Every key is read and judged before the first one is written: an error half-way leaves nothing half-charged.
 local call = redis.call
 local operation = ARGV[2]
-local now = ARGV[1] + 0
+local now = tonumber(ARGV[1])
 -- A key judged at a given time must outlive that time, whatever the server's clock says meanwhile.
 local extra_ttl = 600000
-if now == 0 then
+if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
   extra_ttl = 1

@@ -106,3 +106,22 @@ fn cc_01_many_threads_admit_exactly_the_limit() {
         assert_eq!(admitted, 100, "{limit}");
     }
 }
+
+#[test]
+fn a_key_heals_once_when_the_clock_steps_back_and_not_otherwise() {
+    let (store, _clock) = store(10);
+    for limit in LIMITS {
+        let limit: Limit = limit.parse().unwrap();
+        let entry = Entry { limiter: "api", limits: &[limit], key: b"key", amount: 1 };
+        let start = 1_800_000_000_000_000;
+        let healed = |operation, now| store.decide(operation, &[entry], Some(now)).healed;
+        assert_eq!(healed(Operation::Check, start), 0, "{limit}: nothing was there");
+        assert_eq!(healed(Operation::Check, start), 0, "{limit}: the clock stands still");
+        assert_eq!(healed(Operation::Check, start + 1), 0, "{limit}: the clock goes on");
+        let earlier = start - 120_000_000;
+        assert_eq!(healed(Operation::Peek, earlier), 0, "{limit}: a peek writes nothing");
+        assert_eq!(healed(Operation::Check, earlier), 1, "{limit}: the clock stepped back");
+        assert_eq!(healed(Operation::Check, earlier), 0, "{limit}: the cut was written");
+        assert_eq!(healed(Operation::Refund, earlier - 120_000_000), 1, "{limit}: a refund heals too");
+    }
+}

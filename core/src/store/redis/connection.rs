@@ -21,6 +21,8 @@ use crate::error::{Error, ErrorKind};
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
+/// A connection that lasted less counts as a failed attempt, lest a server that cuts every connection be stormed.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
 /// A connection is given up when so many requests in a row, over such a time, were left without an answer.
 const UNANSWERED_REQUESTS: u32 = 5;
 const UNANSWERED_TIME: Duration = Duration::from_millis(200);
@@ -43,7 +45,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     connection: Connection,
-    /// Attempts that failed since the last that did not.
+    /// Attempts that failed and connections that were lost at once, since one lasted.
     failures: u32,
 }
 
@@ -82,6 +84,7 @@ impl Connector {
     /// The connection, or the attempt to make it, begun now if need be.
     fn live_or_attempt(&self) -> Result<Result<Arc<Link>, Attempt>, Error> {
         let mut state = self.shared.lock();
+        state.bury_dead_link();
         match &state.connection {
             Connection::Up(link) if link.is_alive() => return Ok(Ok(Arc::clone(link))),
             Connection::Connecting(attempt, _) => return Ok(Err(attempt.clone())),
@@ -121,6 +124,24 @@ impl Drop for Connector {
     }
 }
 
+impl State {
+    /// Lets go of a connection that was lost. The first that was lost at once is made anew without a pause.
+    fn bury_dead_link(&mut self) {
+        let Connection::Up(link) = &self.connection else { return };
+        if link.is_alive() {
+            return;
+        }
+        let was_short = link.opened.elapsed() < SHORT_LIFE;
+        self.failures = if was_short { self.failures.saturating_add(1) } else { 0 };
+        self.connection = if self.failures > 1 {
+            let error = Error::new(ErrorKind::Connection, "the server closes every connection soon after it is made");
+            Connection::Failed(error, Instant::now() + backoff(self.failures - 2))
+        } else {
+            Connection::None
+        };
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -139,10 +160,7 @@ impl Shared {
             return;
         }
         state.connection = match outcome {
-            Ok(link) => {
-                state.failures = 0;
-                Connection::Up(Arc::clone(link))
-            }
+            Ok(link) => Connection::Up(Arc::clone(link)),
             Err(error) => {
                 let pause = backoff(state.failures);
                 state.failures = state.failures.saturating_add(1);

@@ -32,7 +32,7 @@ pub(super) enum Form {
 /// Loads a script by running it on no key, which takes fewer rights than SCRIPT LOAD.
 pub(super) fn load(script: &Script) -> Cmd {
     let mut command = cmd("EVAL");
-    command.arg(script.source).arg(0).arg(0).arg(Operation::Peek.name());
+    command.arg(script.source).arg(0).arg("").arg(Operation::Peek.name());
     command
 }
 
@@ -56,7 +56,7 @@ impl Call {
             arguments: Vec::with_capacity(2 + 8 * entries.len()),
             limits: entries.iter().map(|entry| entry.limits.len()).collect(),
         };
-        call.push_number(now.unwrap_or(0));
+        call.arguments.push(now.map(|now| now.to_string().into_bytes()).unwrap_or_default());
         call.arguments.push(operation.name().into());
         let mut indices = HashMap::new();
         for entry in entries {
