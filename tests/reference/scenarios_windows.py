@@ -12,6 +12,8 @@ SWC = "sliding-window-counter 10/min"
 COARSE = "sliding-window-counter 1000000/d"
 DAY = T - 8 * H
 HUGE = 2**53 - 1
+LARGEST = f"sliding-window {HUGE}/s"
+HALF = 2**52 - 1
 
 FIXED_WINDOW = [
     Scenario(
@@ -127,6 +129,24 @@ SLIDING_WINDOW = [
             denied(T + 1, SW, 3, retry_after=MIN),
             peek(T + MIN, SW, remaining=2, reset_after=1),
             peek(T + MIN + 1, SW, remaining=3, reset_after=0),
+        ],
+    ),
+    Scenario(
+        "the largest count, for longer than it fits once",
+        "no value ... loses a fraction: sums of costs stay exact past 2^53",
+        [
+            passes(T, LARGEST, HALF, remaining=HALF + 1, reset_after=S),
+            passes(T + S // 2, LARGEST, HALF, remaining=1, reset_after=S),
+            *(
+                step
+                for at in range(T + S, T + 8 * S, S // 2)
+                for step in (
+                    denied(at - 1, LARGEST, HALF, retry_after=1, remaining=1),
+                    passes(at, LARGEST, HALF, remaining=1, reset_after=S),
+                )
+            ),
+            denied(T + 8 * S - 2, LARGEST, 3, retry_after=2, remaining=1),
+            peek(T + 8 * S, LARGEST, allowed=True, remaining=HALF + 1),
         ],
     ),
     Scenario(

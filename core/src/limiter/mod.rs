@@ -37,6 +37,16 @@ impl Limiter {
     }
 
     /// The same limiter with a failure policy of its own.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
+    /// # let client = grifo::Client::open("memory://")?;
+    /// use grifo::FailurePolicy;
+    ///
+    /// let login = client.limiter("login", "5/min")?.on_failure(FailurePolicy::Closed);
+    /// let reads = client.limiter("reads", "100/s")?.on_failure(FailurePolicy::Open);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub const fn on_failure(mut self, policy: FailurePolicy) -> Self {
         self.options.on_failure = policy;
@@ -74,6 +84,16 @@ impl Limiter {
     }
 
     /// Takes one token if there is one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
+    /// # let client = grifo::Client::open("memory://")?;
+    /// let api = client.limiter("api", "100/min")?;
+    /// let decision = api.check("user:42").await?;
+    /// assert!(decision.allowed);
+    /// assert_eq!(decision.remaining, 99);
+    /// # Ok(()) }
+    /// ```
     /// # Errors
     /// See [`Limiter`].
     pub async fn check(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
@@ -81,6 +101,16 @@ impl Limiter {
     }
 
     /// Takes `cost` tokens if there are so many; else none. A cost of 0 takes nothing and is allowed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
+    /// # let client = grifo::Client::open("memory://")?;
+    /// let bytes = client.limiter("upload", "1000000/min")?;
+    /// assert!(bytes.check_n("user:42", 600_000).await?.allowed);
+    /// let denied = bytes.check_n("user:42", 600_000).await?;
+    /// assert!(!denied.allowed && denied.retry_after.is_some());
+    /// # Ok(()) }
+    /// ```
     /// # Errors
     /// See [`Limiter`].
     pub async fn check_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<Decision, Error> {
@@ -110,6 +140,14 @@ impl Limiter {
     }
 
     /// What a call of cost 1 would be answered, without taking or writing anything.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
+    /// # let client = grifo::Client::open("memory://")?;
+    /// let api = client.limiter("api", "100/min")?;
+    /// assert_eq!(api.peek("user:42").await?.remaining, 100);
+    /// # Ok(()) }
+    /// ```
     /// # Errors
     /// See [`Limiter`].
     pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
@@ -120,6 +158,19 @@ impl Limiter {
     ///
     /// Denied at once when the wait cannot fit in `max_wait` or the cost can never pass, and when the time is up.
     /// A caller who goes away (who drops the future) takes nothing: what was taken meanwhile is given back.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
+    /// # let client = grifo::Client::open("memory://")?;
+    /// use std::time::Duration;
+    ///
+    /// let partner = client.limiter("partner", "10/s burst 1")?;
+    /// for _ in 0..3 {
+    ///     let decision = partner.acquire("partner", 1, Duration::from_secs(2)).await?;
+    ///     assert!(decision.allowed);
+    /// }
+    /// # Ok(()) }
+    /// ```
     /// # Errors
     /// See [`Limiter`].
     pub async fn acquire(&self, key: impl AsRef<[u8]>, cost: u64, max_wait: Duration) -> Result<Decision, Error> {
@@ -129,6 +180,15 @@ impl Limiter {
     /// Gives back `n` tokens: the newest of the current window, never above full. Answers like [`peek`](Self::peek).
     ///
     /// A sliding window gives back a thousand hits in one step; more take several, between which others may come.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
+    /// # let client = grifo::Client::open("memory://")?;
+    /// let api = client.limiter("api", "fixed-window 5/min")?;
+    /// let _ = api.check_n("user:42", 5).await?;
+    /// assert_eq!(api.refund("user:42", 2).await?.remaining, 2);
+    /// # Ok(()) }
+    /// ```
     /// # Errors
     /// See [`Limiter`].
     pub async fn refund(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, Error> {
@@ -149,6 +209,15 @@ impl Limiter {
     }
 
     /// Forgets what the key has used up. Answers like [`peek`](Self::peek).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
+    /// # let client = grifo::Client::open("memory://")?;
+    /// let login = client.limiter("login", "3/h")?;
+    /// let _ = login.check_n("user:42", 3).await?;
+    /// assert_eq!(login.reset("user:42").await?.remaining, 3);
+    /// # Ok(()) }
+    /// ```
     /// # Errors
     /// See [`Limiter`].
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {

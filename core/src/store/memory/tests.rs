@@ -125,3 +125,22 @@ fn a_key_heals_once_when_the_clock_steps_back_and_not_otherwise() {
         assert_eq!(healed(Operation::Refund, earlier - 120_000_000), 1, "{limit}: a refund heals too");
     }
 }
+
+#[test]
+fn the_sums_of_a_log_stay_exact_however_long_it_lives() {
+    let limit: Limit = "sliding-window 9007199254740991/s".parse().unwrap();
+    let half = limit.capacity() / 2;
+    let (store, clock) = store(10);
+    // Two halves fill the window; after each half second the older one goes. Sums pass a u64 after 4096 of them.
+    for _ in 0..5000 {
+        assert!(call(&store, Operation::Check, "sliding-window 9007199254740991/s", "key", half).allowed);
+        clock.advance(Duration::from_millis(250));
+        let answer = call(&store, Operation::Peek, "sliding-window 9007199254740991/s", "key", 1);
+        assert!(answer.readings[0][0] == half || answer.readings[0][0] == 2 * half);
+        clock.advance(Duration::from_millis(250));
+    }
+    let full = call(&store, Operation::Check, "sliding-window 9007199254740991/s", "key", half);
+    assert_eq!(full.readings[0], [2 * half, 1_000_000, 0]);
+    let denied = call(&store, Operation::Check, "sliding-window 9007199254740991/s", "key", half);
+    assert_eq!((denied.allowed, denied.readings[0]), (false, [2 * half, 1_000_000, 500_000]));
+}
