@@ -20,7 +20,9 @@ help: ## List the targets
 servers: ## Install the Redis and Valkey servers of the tests below target/
 	@$(PYTHON) tests/servers.py $(TARGET)/servers
 
-demo: servers ## Show what it does, against a real server
+# Without a server to be had, the demo runs on the embedded store.
+demo: ## Show what it does, against a real server
+	@[ -n "$$GRIFO_URL" ] || $(PYTHON) tests/servers.py $(TARGET)/servers || true
 	@$(CARGO) run --release --quiet -p grifo-tests --bin demo -- $(ARGS)
 
 test: servers ## Run every suite; ARGS="--only NAME" runs one

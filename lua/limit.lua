@@ -53,7 +53,13 @@ local slots = {}
 local function slot_of(index, algorithm, rule)
   local slot = slots[index]
   if not slot then
-    slot = { key = KEYS[index], algorithm = algorithm }
+    slot = {
+      key = KEYS[index], algorithm = algorithm, state = nil,
+      -- What was found: not ours, ahead of the clock, a log of which nothing counts, the newest hit of one that does.
+      foreign = false, ahead = false, stale = false, newest = false, newest_time = false,
+      -- What was done: anything that may write, a reset, a change of the state.
+      touched = false, reset = false, changed = false,
+    }
     slots[index] = slot
     slot.state = algorithm.read(slot, rule)
   end
@@ -61,6 +67,7 @@ local function slot_of(index, algorithm, rule)
 end
 
 local reply = { 0, 0 }
+local said = 2
 local position = 3
 while ARGV[position] do
   local amount, count = ARGV[position] + 0, ARGV[position + 1] + 0
@@ -104,11 +111,12 @@ while ARGV[position] do
 
   -- What passed waits for nothing.
   if allowed == 1 then cost = 0 end
-  reply[#reply + 1] = allowed
+  said = said + 1
+  reply[said] = allowed
   for i = 1, count do
     local it = judged[i]
-    local last = #reply
-    reply[last + 1], reply[last + 2], reply[last + 3] = it.algorithm.view(it.slot, it.rule, cost)
+    reply[said + 1], reply[said + 2], reply[said + 3] = it.algorithm.view(it.slot, it.rule, cost)
+    said = said + 3
   end
 end
 

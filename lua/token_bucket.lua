@@ -6,24 +6,21 @@ algorithms.t = {
   read = function(slot)
     local value = read_string(slot)
     if not value then return nil end
-    local state = {}
-    if #value == 42 then
-      state.tick, state.time, state.fraction, state.den, state.reach, state.reach_fraction = struct.unpack('<Hddddd', value)
-    end
-    local tick = state.tick
-    if (tick ~= 1 and tick ~= 10 and tick ~= 100 and tick ~= 1000) or not is_whole(state.time) or not is_whole(state.fraction)
-      or not is_whole(state.den) or not is_whole(state.reach) or not is_whole(state.reach_fraction)
-      or state.fraction >= state.den or state.reach_fraction >= state.den then
+    local tick, time, fraction, den, reach, reach_fraction = 0, 0, 0, 0, 0, 0
+    if #value == 42 then tick, time, fraction, den, reach, reach_fraction = struct.unpack('<Hddddd', value) end
+    if (tick ~= 1 and tick ~= 10 and tick ~= 100 and tick ~= 1000) or not is_whole(time) or not is_whole(fraction)
+      or not is_whole(den) or not is_whole(reach) or not is_whole(reach_fraction)
+      or fraction >= den or reach_fraction >= den then
       slot.foreign = true
       return nil
     end
     local current = (now - now % tick) / tick
-    local ahead = state.time - current
-    if ahead > state.reach or (ahead == state.reach and state.fraction > state.reach_fraction) then
-      state.time, state.fraction = current + state.reach, state.reach_fraction
+    local ahead = time - current
+    if ahead > reach or (ahead == reach and fraction > reach_fraction) then
+      time, fraction = current + reach, reach_fraction
       slot.ahead = true
     end
-    return state
+    return { tick = tick, time = time, fraction = fraction, den = den, reach = reach, reach_fraction = reach_fraction }
   end,
 
   -- Whole ticks and the fraction of one until the bucket is full, in the caller's units (rounded up to a whole

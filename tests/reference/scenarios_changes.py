@@ -30,7 +30,24 @@ COARSE = "999983/h burst 3000000"
 #: The moment of a clock that stepped back by an hour.
 B = T - H
 
+#: Its tick is 10 µs as well, and one token takes 0.00036 of them.
+FINE = "999999999989/h burst 3000000"
+
 LIMIT_CHANGE = [
+    Scenario(
+        "what is rounded up stays within reach",
+        "a token bucket keeps the time at which it would have been full again",
+        [
+            # The hour's token is back 3.6 s later, in mid-tick for the other Limit: rounded up, 360,001 of its ticks.
+            passes(T + 5, "1000/h burst 1", remaining=0, reset_after=3_600_000),
+            peek(T + 5, FINE, reset_after=3_600_010),
+            refund(T + 5, FINE, 1, reset_after=3_600_010),
+            # No clock stepped back, so nothing is cut.
+            peek(T + 5, FINE, reset_after=3_600_010),
+            check(T + 5, FINE, 0, reset_after=3_600_010),
+            peek(T + 5, FINE, reset_after=3_600_010),
+        ],
+    ),
     Scenario(
         "a smaller burst",
         "a token bucket keeps the time at which it would have been full again; where that "

@@ -102,14 +102,13 @@ impl ClientBuilder {
             return Err(invalid("max_keys must be at least 1"));
         }
         let local_clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
-        let fallback = MemoryStore::new(self.max_keys, Arc::clone(&local_clock));
         let (store, clock) = self.store(&local_clock)?;
         let options = Options {
             timeout: self.timeout,
             on_failure: self.on_failure,
             share: self.fallback_share.map_or(Share::WHOLE, Share::of),
         };
-        let fallback = Fallback::new(fallback, local_clock);
+        let fallback = Fallback::new(self.max_keys, local_clock);
         Ok(Client { guard: Arc::new(Guard::new(store, fallback, clock)), options })
     }
 

@@ -31,7 +31,7 @@ pub struct Client {
 impl Client {
     /// A client with the default options. See [`builder`](Self::builder) for others.
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`] for a URL that cannot be.
+    /// [`ErrorKind::InvalidOptions`](crate::ErrorKind::InvalidOptions) for a URL that cannot be.
     pub fn open(url: impl Into<String>) -> Result<Self, Error> {
         Self::builder(url).build()
     }
@@ -45,8 +45,8 @@ impl Client {
     /// A limiter: a name and 1 to 4 Limits, given as text, as [`Limit`](crate::Limit)s or as [`Limits`].
     /// Two limiters of one name share state.
     /// # Errors
-    /// [`ErrorKind::InvalidLimit`] for Limits that cannot be, [`ErrorKind::InvalidOptions`] for a name that is empty or longer
-    /// than 255 bytes, [`ErrorKind::Closed`] when the client was closed.
+    /// [`ErrorKind::InvalidLimit`](crate::ErrorKind::InvalidLimit) for Limits that cannot be, [`ErrorKind::InvalidOptions`](crate::ErrorKind::InvalidOptions) for a name that is empty or longer
+    /// than 255 bytes, [`ErrorKind::Closed`](crate::ErrorKind::Closed) when the client was closed.
     pub fn limiter<L>(&self, name: impl Into<String>, limits: L) -> Result<Limiter, Error>
     where
         L: TryInto<Limits>,
@@ -78,7 +78,7 @@ impl Client {
         self.guard.stats()
     }
 
-    /// Closes the connections, for all clones. Every call afterwards is the error [`ErrorKind::Closed`].
+    /// Closes the connections, for all clones. Every call afterwards is the error [`ErrorKind::Closed`](crate::ErrorKind::Closed).
     pub fn close(&self) {
         self.guard.close();
     }

@@ -1,9 +1,9 @@
 //! `FailurePolicy::Local`: a limiter in memory that decides on this instance's share while the store cannot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use super::learnt_clock::LearntClock;
 use crate::clock::Clock;
 use crate::decision::{Decision, LimitDecision, Source};
 use crate::limit::{Algorithm, Limit, MAX_EXACT};
@@ -73,23 +73,18 @@ impl Share {
 #[derive(Debug)]
 pub(crate) struct Fallback {
     store: MemoryStore,
-    clock: Arc<dyn Clock>,
-    /// Microseconds by which the store's clock was ahead of ours when it last answered, so that windows line up.
-    ahead: AtomicI64,
+    clock: Arc<LearntClock>,
 }
 
 impl Fallback {
-    pub(crate) fn new(store: MemoryStore, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, ahead: AtomicI64::new(0) }
+    pub(crate) fn new(max_keys: usize, clock: Arc<dyn Clock>) -> Self {
+        let clock = Arc::new(LearntClock::new(clock));
+        Self { store: MemoryStore::new(max_keys, Arc::clone(&clock) as Arc<dyn Clock>), clock }
     }
 
+    /// Takes note of the store's time when it answered.
     pub(crate) fn learn_time(&self, store_time: u64) {
-        let ahead = i64::try_from(i128::from(store_time) - i128::from(self.clock.now())).unwrap_or(0);
-        self.ahead.store(ahead, Ordering::Relaxed);
-    }
-
-    fn now(&self) -> u64 {
-        self.clock.now().saturating_add_signed(self.ahead.load(Ordering::Relaxed))
+        self.clock.learn(store_time);
     }
 
     pub(crate) fn decide(&self, share: Share, operation: Operation, entry: &Entry<'_>, next_try: Duration) -> Decision {
@@ -99,14 +94,14 @@ impl Fallback {
             return self.waits_for_the_store(&limits, entry, next_try);
         }
         let local = Entry { limits: &limits, ..*entry };
-        let answers = self.store.decide(operation, &[local], Some(self.now()));
+        let answers = self.store.decide(operation, &[local], None);
         let decision = answers.list[0].into_decision(&limits, cost);
         by_rule(&decision.limits, entry.limits, decision.allowed)
     }
 
     /// A cost above the share but within the Limit: only the store can admit it.
     fn waits_for_the_store(&self, limits: &[Limit], entry: &Entry<'_>, next_try: Duration) -> Decision {
-        let peeked = self.store.decide(Operation::Peek, &[Entry { limits, amount: 1, ..*entry }], Some(self.now()));
+        let peeked = self.store.decide(Operation::Peek, &[Entry { limits, amount: 1, ..*entry }], None);
         let seen = peeked.list[0].into_decision(limits, 0);
         let wait = next_try.max(Duration::from_micros(1));
         let decisions: Vec<LimitDecision> = seen

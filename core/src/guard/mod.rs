@@ -2,6 +2,7 @@
 
 mod deadline;
 mod fallback;
+mod learnt_clock;
 mod options;
 mod turns;
 

@@ -41,10 +41,12 @@ impl MemoryStore {
 
     /// Like [`Store::call`], without a future.
     pub(crate) fn decide(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Answers {
-        let now = now.unwrap_or_else(|| self.clock.now());
-        let mut answers = Answers { now, healed: 0, list: Vec::with_capacity(entries.len()) };
+        let mut answers = Answers { now: 0, healed: 0, list: Vec::with_capacity(entries.len()) };
         for entry in entries {
-            let (answer, healed) = self.shard(entry.key).decide(operation, entry, now);
+            let mut shard = self.shard(entry.key);
+            // Read under the lock: a thread that waited for it with an earlier time would seem to step back.
+            answers.now = now.unwrap_or_else(|| self.clock.now());
+            let (answer, healed) = shard.decide(operation, entry, answers.now);
             answers.list.push(answer);
             answers.healed += healed;
         }

@@ -112,11 +112,11 @@ fn a_key_heals_once_when_the_clock_steps_back_and_not_otherwise() {
     let (store, _clock) = store(10);
     for limit in LIMITS {
         let limit: Limit = limit.parse().unwrap();
-        let entry = Entry { limiter: "api", limits: &[limit], key: b"key", amount: 1 };
+        let entry = Entry { limiter: "api", limits: &[limit], key: b"key", amount: 5 };
         let start = 1_800_000_000_000_000;
         let healed = |operation, now| store.decide(operation, &[entry], Some(now)).healed;
         assert_eq!(healed(Operation::Check, start), 0, "{limit}: nothing was there");
-        assert_eq!(healed(Operation::Check, start), 0, "{limit}: the clock stands still");
+        assert_eq!(healed(Operation::Check, start), 0, "{limit}: the clock stands still, and nothing is left");
         assert_eq!(healed(Operation::Check, start + 1), 0, "{limit}: the clock goes on");
         let earlier = start - 120_000_000;
         assert_eq!(healed(Operation::Peek, earlier), 0, "{limit}: a peek writes nothing");
@@ -143,4 +143,23 @@ fn the_sums_of_a_log_stay_exact_however_long_it_lives() {
     assert_eq!(full.readings[0], [2 * half, 1_000_000, 0]);
     let denied = call(&store, Operation::Check, "sliding-window 9007199254740991/s", "key", half);
     assert_eq!((denied.allowed, denied.readings[0]), (false, [2 * half, 1_000_000, 500_000]));
+}
+
+#[test]
+fn many_threads_on_the_real_clock_give_no_token_twice() {
+    let store = MemoryStore::new(10, Arc::new(crate::clock::MonotonicClock::new()));
+    let started = std::time::Instant::now();
+    let admitted: u64 = std::thread::scope(|scope| {
+        let work = || {
+            let mut admitted = 0;
+            while started.elapsed() < Duration::from_millis(500) {
+                admitted += u64::from(check(&store, "1000/s burst 100", "key"));
+            }
+            admitted
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let most = 100 + started.elapsed().as_micros() as u64 / 1000;
+    assert!(admitted <= most, "{admitted} were admitted, {most} are allowed");
 }

@@ -53,7 +53,7 @@ impl Failure {
 }
 
 /// Words that tell errors apart, the kind each one is, and what to do. The first that fits counts.
-const SERVER_ERRORS: [(&str, ErrorKind, &str); 23] = [
+const SERVER_ERRORS: [(&str, ErrorKind, &str); 24] = [
     ("NOSCRIPT", ErrorKind::Script, "the server has forgotten the script"),
     (
         "unknown command",
@@ -73,6 +73,7 @@ const SERVER_ERRORS: [(&str, ErrorKind, &str); 23] = [
     ("invalid password", ErrorKind::Auth, "the server refused the password"),
     ("without any password configured", ErrorKind::Auth, "the server has no password; take it out of the URL"),
     ("NOPERM", ErrorKind::Permission, "the server's user lacks a right; `grifo ping` names it"),
+    ("no permissions to run", ErrorKind::Permission, "the server's user lacks a right; `grifo ping` names it"),
     ("ACL failure", ErrorKind::Permission, "the server's user lacks a right; `grifo ping` names it"),
     ("can't run this command", ErrorKind::Permission, "the server's user lacks a right; `grifo ping` names it"),
     (

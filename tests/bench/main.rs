@@ -1,0 +1,87 @@
+//! Decisions a second and how long they take: the embedded store, a server through grifo, and the same server through a
+//! plain EVALSHA of an obvious script, side by side in one run.
+
+mod load;
+mod plain;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use grifo::{Client, FailurePolicy};
+use grifo_tests::{CommandStats, Server};
+use load::{Load, Measured};
+use plain::Plain;
+use tokio::runtime::Builder;
+
+const LIMIT: &str = "100/s burst 50";
+const RUN: Duration = Duration::from_millis(1000);
+/// Runs of each, of which the median is shown.
+const RUNS: usize = 3;
+const MANY_KEYS: usize = 100_000;
+
+const LOADS: [Load; 4] = [
+    Load { name: "1 caller, 100,000 keys", callers: 1, keys: MANY_KEYS },
+    Load { name: "50 callers, 100,000 keys", callers: 50, keys: MANY_KEYS },
+    Load { name: "500 callers, 100,000 keys", callers: 500, keys: MANY_KEYS },
+    Load { name: "50 callers, one key", callers: 50, keys: 1 },
+];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let server = Server::start_default();
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    println!(
+        "{} cores, {} {}.{} on loopback, limit {LIMIT}, median of {RUNS} runs of {:.1} s\n",
+        std::thread::available_parallelism()?,
+        if server.kind().name().starts_with("valkey") { "Valkey" } else { "Redis" },
+        server.version().0,
+        server.version().1,
+        RUN.as_secs_f64()
+    );
+    println!("{:<26} {:<22} {:>12} {:>9} {:>9}", "", "", "decisions/s", "p50", "p99");
+    for load in LOADS {
+        let memory = client("memory://")?;
+        let store = client(&server.url())?;
+        let plain = runtime.block_on(Plain::connect(&server.url()))?;
+        show(load.name, "grifo, memory://", median(|| runtime.block_on(load.run_grifo(&memory, LIMIT, RUN)))?);
+        CommandStats::reset(&server);
+        show("", "grifo, redis://", median(|| runtime.block_on(load.run_grifo(&store, LIMIT, RUN)))?);
+        let grifo = CommandStats::read(&server).of("evalsha").usec_per_call;
+        CommandStats::reset(&server);
+        show("", "plain EVALSHA", median(|| runtime.block_on(load.run_plain(&plain, RUN)))?);
+        let other = CommandStats::read(&server).of("evalsha").usec_per_call;
+        println!("{:<26} of which the server's time: grifo {grifo:.1} us, plain {other:.1} us\n", "");
+    }
+    Ok(())
+}
+
+fn client(url: &str) -> Result<Client, grifo::Error> {
+    Client::builder(url)
+        .timeout(Duration::from_secs(5))
+        .on_failure(FailurePolicy::Raise)
+        .max_keys(2 * MANY_KEYS)
+        .build()
+}
+
+/// The run in the middle, by its decisions a second.
+fn median(mut run: impl FnMut() -> Result<Measured, String>) -> Result<Measured, String> {
+    let mut runs = (0..RUNS).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
+    runs.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+    Ok(runs.swap_remove(RUNS / 2))
+}
+
+fn show(load: &str, what: &str, measured: Measured) {
+    println!(
+        "{load:<26} {what:<22} {:>12.0} {:>6.1} us {:>6.1} us",
+        measured.per_second, measured.median, measured.slow
+    );
+}

@@ -1,0 +1,43 @@
+//! What one would write first: a token bucket in a hash, in floating point, one EVALSHA for each decision.
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, cmd};
+
+const SOURCE: &str = r"
+local rate, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+local state = redis.call('HMGET', KEYS[1], 'tokens', 'time')
+local tokens = tonumber(state[1]) or burst
+local last = tonumber(state[2]) or now
+tokens = math.min(burst, tokens + (now - last) * rate)
+local allowed = 0
+if tokens >= cost then
+  tokens = tokens - cost
+  allowed = 1
+end
+redis.call('HSET', KEYS[1], 'tokens', tostring(tokens), 'time', string.format('%.6f', now))
+redis.call('PEXPIRE', KEYS[1], math.ceil(burst / rate * 1000) + 1000)
+return { allowed, math.floor(tokens) }
+";
+
+#[derive(Clone)]
+pub(crate) struct Plain {
+    connection: MultiplexedConnection,
+    sha1: std::sync::Arc<str>,
+}
+
+impl Plain {
+    pub(crate) async fn connect(url: &str) -> RedisResult<Self> {
+        let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+        let sha1: String = cmd("SCRIPT").arg("LOAD").arg(SOURCE).query_async(&mut connection).await?;
+        Ok(Self { connection, sha1: sha1.into() })
+    }
+
+    pub(crate) async fn check(&mut self, key: &str) -> RedisResult<bool> {
+        let mut call = cmd("EVALSHA");
+        call.arg(&*self.sha1).arg(1).arg(format!("plain:{key}")).arg(100).arg(50).arg(1);
+        let (allowed, _): (u64, u64) = call.query_async(&mut self.connection).await?;
+        Ok(allowed == 1)
+    }
+}
