@@ -99,8 +99,8 @@ algorithms.l = {
     }
   end,
 
-  -- The rank and the time of the first stored hit with at least `wanted` counted up to and with it.
-  -- At most 2 + log2(wanted) look-ups, since every hit counts for at least one.
+  -- The rank and the time of the first stored hit with at least `wanted` counted up to and with it. At most
+  -- 2 + log2(wanted) look-ups, since every hit counts for at least one. None where the log turns out to be unreadable.
   find = function(slot, wanted)
     local state, key = slot.state, slot.key
     local low, high = state.gone, state.gone + wanted - 1
@@ -108,6 +108,10 @@ algorithms.l = {
     while low < high do
       local middle = (low + high - (low + high) % 2) / 2
       local sum = parse_member(call('ZRANGE', key, middle, middle)[1])
+      if not sum then
+        slot.foreign, slot.state = true, nil
+        return nil
+      end
       if since(state.base, sum) >= wanted then high = middle else low = middle + 1 end
     end
     return low, call('ZRANGE', key, low, low, 'WITHSCORES')[2] + 0
@@ -115,10 +119,8 @@ algorithms.l = {
 
   write = function(slot)
     local state, key = slot.state, slot.key
-    if not state.time then
-      local rank, time = algorithms.l.find(slot, state.counted)
-      call('ZREMRANGEBYRANK', key, rank, -1)
-      state.time = time
+    if state.rank then
+      call('ZREMRANGEBYRANK', key, state.rank, -1)
     elseif slot.newest and slot.newest_time == state.time and not slot.stale then
       call('ZREM', key, slot.newest)
     end
@@ -131,18 +133,18 @@ algorithms.l = {
     local state = slot.state
     if not state then return 0, 0, 0 end
     local clock, period = now + state.shift, rule[2]
-    local newest = state.time
-    if not newest then
-      local _
-      _, newest = algorithms.l.find(slot, state.counted)
+    if not state.time then
+      state.rank, state.time = algorithms.l.find(slot, state.counted)
+      if not state.time then return 0, 0, 0 end
     end
+    local until_new = state.time + period - clock
     local excess = state.counted + cost - rule[1]
-    if cost == 0 or excess <= 0 then return state.counted, newest + period - clock, 0 end
-    local oldest = clock
+    if cost == 0 or excess <= 0 then return state.counted, until_new, 0 end
+    local oldest, _ = clock, nil
     if excess <= state.counted - state.added then
-      local _
       _, oldest = algorithms.l.find(slot, excess)
+      if not oldest then return 0, 0, 0 end
     end
-    return state.counted, newest + period - clock, oldest + period - clock
+    return state.counted, until_new, oldest + period - clock
   end,
 }

@@ -12,6 +12,9 @@ pub trait Clock: fmt::Debug + Send + Sync + sealed::Sealed {
     /// Microseconds since the Unix epoch.
     fn now(&self) -> u64;
 
+    /// Whether sleeping takes a Tokio runtime.
+    fn needs_runtime(&self) -> bool;
+
     /// Ends once [`now`](Self::now) is `time` or later.
     fn sleep_until(&self, time: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
@@ -40,6 +43,10 @@ impl sealed::Sealed for MonotonicClock {}
 impl Clock for MonotonicClock {
     fn now(&self) -> u64 {
         self.epoch + microseconds(self.started.elapsed())
+    }
+
+    fn needs_runtime(&self) -> bool {
+        true
     }
 
     fn sleep_until(&self, time: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

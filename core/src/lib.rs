@@ -17,7 +17,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Calls of `redis://` need a Tokio runtime with timers and I/O; those of `memory://` need none.
+//! Calls of `redis://` need a Tokio runtime with timers and I/O; those of `memory://` need none, unless they have to wait.
 
 mod algorithm;
 mod client;

@@ -73,6 +73,10 @@ impl Clock for ManualClock {
         *self.time.borrow()
     }
 
+    fn needs_runtime(&self) -> bool {
+        false
+    }
+
     fn sleep_until(&self, time: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let mut changes = self.time.subscribe();

@@ -178,6 +178,13 @@ async fn listen(port: u16) -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.expect("the proxy's own port")
 }
 
+/// A process that another test is just starting may hold the socket for a moment longer, until it runs its program.
+async fn until_refused(port: u16) {
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     loop {
         match listener {
@@ -195,7 +202,10 @@ async fn obey(order: Order, port: u16, listener: &mut Option<TcpListener>, state
     let done = match order {
         Order::Set(mode, done) => {
             match (mode, listener.is_some()) {
-                (Mode::Refuse, _) => *listener = None,
+                (Mode::Refuse, _) => {
+                    *listener = None;
+                    until_refused(port).await;
+                }
                 (_, false) => *listener = Some(listen(port).await),
                 (_, true) => {}
             }

@@ -1,5 +1,6 @@
 //! What a client can be told beside its URL.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const DEFAULT_PREFIX: &str = "grifo";
 const DEFAULT_MAX_KEYS: usize = 100_000;
 
 /// Collects the options of a [`Client`]. Made by [`Client::builder`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct ClientBuilder {
     url: String,
@@ -126,6 +127,20 @@ impl ClientBuilder {
         let address = Address::parse(&self.url)?;
         let store = RedisStore::new(address, self.prefix.clone(), self.connect_timeout);
         Ok((AnyStore::Redis(store), Arc::clone(local_clock)))
+    }
+}
+
+/// Without the URL, which may hold a password.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("timeout", &self.timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("on_failure", &self.on_failure)
+            .field("fallback_share", &self.fallback_share)
+            .field("prefix", &self.prefix)
+            .field("max_keys", &self.max_keys)
+            .finish_non_exhaustive()
     }
 }
 

@@ -14,10 +14,7 @@ pub(super) async fn within<T>(
 ) -> Result<T, Error> {
     let Some(deadline) = deadline else { return work.await };
     if Handle::try_current().is_err() {
-        return Err(Error::new(
-            ErrorKind::Internal,
-            "call this from within a Tokio runtime with its timers and I/O enabled",
-        ));
+        return Err(super::no_runtime());
     }
     match timeout_at(deadline, work).await {
         Ok(outcome) => outcome,

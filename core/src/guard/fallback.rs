@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::learnt_clock::LearntClock;
 use crate::clock::Clock;
 use crate::decision::{Decision, LimitDecision, Source};
-use crate::limit::{Algorithm, Limit, MAX_EXACT};
+use crate::limit::{Algorithm, Limit, MAX_EXACT, MAX_SPAN};
 use crate::store::memory::MemoryStore;
 use crate::store::{Entry, Operation};
 
@@ -25,6 +25,10 @@ impl Share {
 
     /// The fraction meant by a number of more than 0 and at most 1: 0.3333… is 1/3, found by its continued fraction.
     pub(crate) fn of(share: f64) -> Self {
+        if share * MAX_DENOMINATOR as f64 <= 1.0 {
+            let denominator = (1.0 / share).ceil().min(f64::from(u32::MAX)) as u64;
+            return Self { numerator: 1, denominator };
+        }
         let (mut before, mut current) = ((0, 1), (1, 0));
         let mut rest = share;
         loop {
@@ -40,7 +44,7 @@ impl Share {
             }
             rest = 1.0 / fraction;
         }
-        Self { numerator: current.0.max(1), denominator: current.1.max(1) }
+        Self { numerator: current.0, denominator: current.1 }
     }
 
     /// ⌊share · amount⌋, at least 1.
@@ -62,10 +66,20 @@ impl Share {
             }
             algorithm => Limit::new(algorithm, capacity, limit.period(), capacity).ok(),
         };
-        // What is too long or too large to be divided exactly is divided in whole tokens, of which there is at least one.
-        exact
-            .or_else(|| Limit::new(limit.algorithm(), self.part(limit.count()), limit.period(), capacity).ok())
-            .unwrap_or(*limit)
+        exact.or_else(|| self.rounded(limit, capacity)).unwrap_or(*limit)
+    }
+
+    /// The part of a limit that cannot be divided exactly: whole tokens in the same period, or less than one, rather too few.
+    fn rounded(self, limit: &Limit, capacity: u64) -> Option<Limit> {
+        let tokens = u128::from(limit.count()) * u128::from(self.numerator) / u128::from(self.denominator);
+        if tokens > 0 {
+            return Limit::new(limit.algorithm(), self.part(limit.count()), limit.period(), capacity).ok();
+        }
+        let period = limit.period().as_millis() * u128::from(self.denominator);
+        let per_token = period.div_ceil(u128::from(limit.count()) * u128::from(self.numerator));
+        let longest = MAX_SPAN / 1000 / capacity;
+        let per_token = Duration::from_millis(u64::try_from(per_token).unwrap_or(u64::MAX).min(longest));
+        Limit::new(limit.algorithm(), 1, per_token, capacity).ok()
     }
 }
 
@@ -147,7 +161,8 @@ mod tests {
             denominator <= MAX_DENOMINATOR
                 && (numerator as f64 / denominator as f64 - std::f64::consts::FRAC_1_PI).abs() < 1e-7
         );
-        assert!(share(1e-12).0 >= 1);
+        assert_eq!(share(0.00005), (1, 20_000));
+        assert_eq!(share(f64::MIN_POSITIVE), (1, u32::MAX.into()));
     }
 
     #[test]
@@ -157,6 +172,8 @@ mod tests {
         assert_eq!(part("10/min", 1.0 / 3.0), "10/3min burst 3");
         assert_eq!(part("fixed-window 10/min", 1.0 / 3.0), "fixed-window 3/min");
         assert_eq!(part("sliding-window 2/s", 0.01), "sliding-window 1/s");
-        assert_eq!(part("3/30000d", 0.1), "1/30000d burst 1".trim_end_matches(" burst 1"));
+        assert_eq!(part("3/30000d", 0.1), "1/36500d");
+        assert_eq!(part("100/min", 1e-6), "100/1000000min burst 1");
+        assert_eq!(part("1003/30000d", 0.37), "371/30000d");
     }
 }

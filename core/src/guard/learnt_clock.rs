@@ -48,6 +48,10 @@ impl Clock for LearntClock {
         now
     }
 
+    fn needs_runtime(&self) -> bool {
+        self.local.needs_runtime()
+    }
+
     fn sleep_until(&self, time: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         let local = time.saturating_add_signed(self.ahead.load(Ordering::Relaxed).saturating_neg());
         self.local.sleep_until(local)

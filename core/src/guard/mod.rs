@@ -6,10 +6,15 @@ mod learnt_clock;
 mod options;
 mod turns;
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::Instant as TokioInstant;
 
 use self::deadline::within;
@@ -39,6 +44,7 @@ pub(crate) struct Guard {
     /// Whether the store failed when it was last asked.
     failing: AtomicBool,
     closed: AtomicBool,
+    closing: Notify,
 }
 
 impl Guard {
@@ -52,6 +58,7 @@ impl Guard {
             turns: Turns::default(),
             failing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
         }
     }
 
@@ -64,11 +71,26 @@ impl Guard {
 
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        self.closing.notify_waiters();
         self.store.close();
     }
 
-    pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.clock
+    /// The time that waits are measured by.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Ends at a time, or as an error when the client is closed before.
+    pub(crate) async fn sleep_until(&self, time: u64) -> Result<(), Error> {
+        if self.clock.needs_runtime() && Handle::try_current().is_err() {
+            return Err(no_runtime());
+        }
+        let closing = self.closing.notified();
+        self.check_open()?;
+        match first(self.clock.sleep_until(time), closing).await {
+            Some(()) => Ok(()),
+            None => self.check_open(),
+        }
     }
 
     /// Whether the store answers without waiting for anything, and serves this process alone.
@@ -183,6 +205,20 @@ impl Guard {
     fn deadline(&self, timeout: Duration) -> Option<TokioInstant> {
         (!self.store.is_immediate()).then(|| TokioInstant::now() + timeout)
     }
+}
+
+/// What `work` gives, unless `end` comes first.
+pub(crate) async fn first<T, E>(work: impl Future<Output = T>, end: impl Future<Output = E>) -> Option<T> {
+    let (mut work, mut end) = (pin!(work), pin!(end));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => end.as_mut().poll(context).map(|_| None),
+    })
+    .await
+}
+
+pub(crate) fn no_runtime() -> Error {
+    Error::new(ErrorKind::Internal, "call this from within a Tokio runtime with its timers and I/O enabled")
 }
 
 /// The answer to a cost that can never pass: no store is asked, and no policy.

@@ -14,7 +14,8 @@ pub(crate) const MAX_LIMITS: usize = 4;
 pub(crate) const MAX_EXACT: u64 = (1 << 53) - 1;
 /// No period, and no time to fill a bucket, may be longer: times to come stay exact until the year 2055.
 const MAX_SPAN_DAYS: u64 = 36_500;
-const MAX_SPAN: u64 = MAX_SPAN_DAYS * 86_400_000_000;
+/// The same in microseconds.
+pub(crate) const MAX_SPAN: u64 = MAX_SPAN_DAYS * 86_400_000_000;
 /// Lengths of a tick, in microseconds, finest first.
 const TICKS: [u64; 4] = [1, 10, 100, 1000];
 
@@ -121,10 +122,8 @@ impl Limit {
             Some(tick) => limit.tick = tick,
             None => return Err(limit.too_large()),
         }
-        if algorithm == Algorithm::TokenBucket
-            && u128::from(burst) * u128::from(period) > u128::from(MAX_SPAN) * u128::from(count)
-        {
-            let most = u128::from(MAX_SPAN) * u128::from(count) / u128::from(period);
+        if algorithm == Algorithm::TokenBucket && burst > limit.longest_burst() {
+            let most = limit.longest_burst();
             return Err(invalid(format!(
                 "an empty bucket would take more than {MAX_SPAN_DAYS} d to fill; the largest burst at this rate is {most}"
             )));
@@ -142,12 +141,18 @@ impl Limit {
         largest <= u128::from(MAX_EXACT)
     }
 
+    /// The largest burst that fills within the longest time.
+    fn longest_burst(&self) -> u64 {
+        let most = u128::from(MAX_SPAN) * u128::from(self.count) / u128::from(self.period);
+        u64::try_from(most).unwrap_or(u64::MAX)
+    }
+
     /// The error that names the largest value that fits.
     fn too_large(self) -> Error {
         let coarsest = TICKS[TICKS.len() - 1];
         if self.algorithm == Algorithm::TokenBucket {
             let limit = Self { tick: coarsest, ..self };
-            let room = MAX_EXACT.saturating_sub(limit.den()) / limit.num();
+            let room = (MAX_EXACT.saturating_sub(limit.den()) / limit.num()).min(limit.longest_burst());
             if room > 0 {
                 return invalid(format!("too large to count exactly; the largest burst at this rate is {room}"));
             }

@@ -1,8 +1,5 @@
 //! Waiting for tokens.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,7 +9,7 @@ use super::Limiter;
 use crate::clock::microseconds;
 use crate::decision::{Decision, Source};
 use crate::error::{Error, ErrorKind};
-use crate::guard::{Denial, Place, Turn};
+use crate::guard::{Denial, Place, Turn, first, no_runtime};
 use crate::key::check_key;
 use crate::store::Operation;
 
@@ -24,12 +21,18 @@ const JITTER: f64 = 0.1;
 pub(super) async fn acquire(limiter: &Limiter, key: &[u8], cost: u64, max_wait: Duration) -> Result<Decision, Error> {
     check_key(key)?;
     let guard = &limiter.guard;
-    let deadline = guard.clock().now().saturating_add(microseconds(max_wait));
+    guard.check_open()?;
+    if limiter.limits.as_slice().iter().any(|limit| cost > limit.capacity()) {
+        return limiter.decide(Operation::Check, key, cost).await;
+    }
+    let deadline = guard.now().saturating_add(microseconds(max_wait));
     let place = guard.enter_line(&limiter.name, key)?;
     if let Some(denial) = place.denial().filter(|denial| denial.passes_at > deadline) {
-        return Ok(denied(denial, guard.clock().now()));
+        return Ok(denied(denial, guard.now()));
     }
-    let turn = first(place.turn(), guard.clock().sleep_until(deadline)).await;
+    let mut end = Ok(());
+    let turn = first(place.turn(), async { end = guard.sleep_until(deadline).await }).await;
+    end?;
     let Some(turn) = turn else { return time_is_up(limiter, &place, key).await };
     attempts(limiter, &turn?, key, cost, deadline).await
 }
@@ -40,13 +43,13 @@ async fn attempts(limiter: &Limiter, turn: &Turn<'_>, key: &[u8], cost: u64, dea
     loop {
         let decision = attempt(limiter, key, cost).await?;
         let Some(wait) = decision.retry_after.filter(|_| !decision.allowed) else { return Ok(decision) };
-        let now = guard.clock().now();
+        let now = guard.now();
         let passes_at = now.saturating_add(microseconds(wait));
         if passes_at > deadline || now >= deadline {
             return Ok(decision);
         }
         turn.tell(Denial { decision, passes_at });
-        guard.clock().sleep_until(wake_up(now, passes_at, deadline, guard.is_immediate())).await;
+        guard.sleep_until(wake_up(now, passes_at, deadline, guard.is_immediate())).await?;
     }
 }
 
@@ -65,8 +68,7 @@ async fn attempt(limiter: &Limiter, key: &[u8], cost: u64) -> Result<Decision, E
     if limiter.guard.is_immediate() {
         return limiter.decide(Operation::Check, key, cost).await;
     }
-    let runtime =
-        Handle::try_current().map_err(|_| Error::new(ErrorKind::Internal, "call this from within a Tokio runtime"))?;
+    let runtime = Handle::try_current().map_err(|_| no_runtime())?;
     let (sender, receiver) = oneshot::channel();
     let (limiter, key) = (limiter.clone(), key.to_vec());
     runtime.clone().spawn(async move {
@@ -111,7 +113,7 @@ impl Drop for Taken {
 /// The answer to one who is still in line at the end.
 async fn time_is_up(limiter: &Limiter, place: &Place<'_>, key: &[u8]) -> Result<Decision, Error> {
     if let Some(denial) = place.denial() {
-        return Ok(denied(denial, limiter.guard.clock().now()));
+        return Ok(denied(denial, limiter.guard.now()));
     }
     let mut decision = limiter.decide(Operation::Peek, key, 1).await?;
     decision.allowed = false;
@@ -122,14 +124,4 @@ fn denied(denial: Denial, now: u64) -> Decision {
     let mut decision = denial.decision;
     decision.retry_after = Some(Duration::from_micros(denial.passes_at.saturating_sub(now)));
     decision
-}
-
-/// What `work` gives, unless `end` comes first.
-async fn first<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
-    let (mut work, mut end) = (pin!(work), pin!(end));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => end.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }

@@ -196,16 +196,24 @@ impl Limiter {
         let mut left = n;
         while left > REFUND_STEP && self.has_sliding_window() {
             let decision = self.decide(Operation::Refund, key, REFUND_STEP).await?;
-            if decision.degraded() || decision.limits.iter().all(|limit| limit.remaining == limit.limit) {
+            left -= REFUND_STEP;
+            if decision.degraded() {
                 return Ok(decision);
             }
-            left -= REFUND_STEP;
+            if self.logs_are_empty(&decision) {
+                break;
+            }
         }
         self.decide(if left == 0 { Operation::Peek } else { Operation::Refund }, key, left).await
     }
 
     fn has_sliding_window(&self) -> bool {
         self.limits.as_slice().iter().any(|limit| limit.algorithm() == Algorithm::SlidingWindow)
+    }
+
+    fn logs_are_empty(&self, decision: &Decision) -> bool {
+        let mut limits = self.limits.as_slice().iter().zip(decision.limits.iter());
+        limits.all(|(limit, found)| limit.algorithm() != Algorithm::SlidingWindow || found.remaining == found.limit)
     }
 
     /// Forgets what the key has used up. Answers like [`peek`](Self::peek).

@@ -55,7 +55,6 @@ fn text(pong: &Pong, paint: Paint) -> String {
     text
 }
 
-/// `SCRIPT LOAD` is granted as `+script|load`.
 fn acl_rule(command: &str) -> String {
-    format!("+{}", command.to_lowercase().replace(' ', "|"))
+    format!("+{}", command.to_lowercase())
 }

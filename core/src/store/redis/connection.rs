@@ -98,10 +98,6 @@ impl Connector {
         Ok(Err(attempt))
     }
 
-    pub(super) fn drop_link(&self, link: &Arc<Link>) {
-        link.alive.store(false, Ordering::Release);
-    }
-
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         match &self.shared.lock().connection {
             Connection::Failed(_, next) => Some(*next),
@@ -131,8 +127,8 @@ impl State {
         if link.is_alive() {
             return;
         }
-        let was_short = link.opened.elapsed() < SHORT_LIFE;
-        self.failures = if was_short { self.failures.saturating_add(1) } else { 0 };
+        let was_cut = link.was_cut.load(Ordering::Acquire) && link.opened.elapsed() < SHORT_LIFE;
+        self.failures = if was_cut { self.failures.saturating_add(1) } else { 0 };
         self.connection = if self.failures > 1 {
             let error = Error::new(ErrorKind::Connection, "the server closes every connection soon after it is made");
             Connection::Failed(error, Instant::now() + backoff(self.failures - 2))
@@ -201,6 +197,8 @@ async fn connect(shared: Weak<Shared>, sender: watch::Sender<Option<Result<Arc<L
 pub(super) struct Link {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
+    /// Whether it was the server that ended it, and not this side.
+    was_cut: Arc<AtomicBool>,
     driver: AbortHandle,
     opened: Instant,
     read_only_forms: AtomicBool,
@@ -237,14 +235,18 @@ impl Link {
             .await
             .map_err(|error| Failure::of(&error).into_error())?;
         let alive = Arc::new(AtomicBool::new(true));
-        let mark = MarkDead(Arc::clone(&alive));
+        let was_cut = Arc::new(AtomicBool::new(false));
+        let (mark, cut) = (MarkDead(Arc::clone(&alive)), Arc::clone(&was_cut));
         let driver = tokio::spawn(async move {
-            let _mark = mark;
+            let mark = mark;
             driver.await;
+            // Not reached when the task is aborted, or ends together with its runtime.
+            cut.store(mark.0.load(Ordering::Acquire), Ordering::Release);
         });
         Ok(Self {
             connection,
             alive,
+            was_cut,
             driver: driver.abort_handle(),
             opened: Instant::now(),
             read_only_forms: true.into(),
@@ -256,6 +258,15 @@ impl Link {
 
     fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
+    }
+
+    /// Gives the connection up: its address may lead elsewhere by now. Whether it is old enough for that to make sense.
+    pub(super) fn give_up_if_old(&self) -> bool {
+        let is_old = self.opened.elapsed() >= SHORT_LIFE;
+        if is_old {
+            self.alive.store(false, Ordering::Release);
+        }
+        is_old
     }
 
     /// Sends a command once. Fails as [`Failure::Unsent`] only if it surely was not.
@@ -270,6 +281,7 @@ impl Link {
             Ok(value) => Ok(value),
             Err(error) => {
                 if error.is_unrecoverable_error() {
+                    self.was_cut.store(true, Ordering::Release);
                     self.alive.store(false, Ordering::Release);
                 }
                 Err(Failure::of(&error))

@@ -57,11 +57,15 @@ impl RedisStore {
                     tokio::time::sleep(LOADING_PAUSE).await;
                     last = Some(error);
                 }
-                Err(Failure::ReadOnly(error) | Failure::Unsent(error)) => {
-                    self.connector.drop_link(&link);
+                Err(Failure::ReadOnly(error)) => {
+                    if !link.give_up_if_old() {
+                        return Err(error);
+                    }
                     last = Some(error);
                 }
-                Err(Failure::NoScript(error) | Failure::NoReadOnlyForm(error)) => last = Some(error),
+                Err(Failure::Unsent(error) | Failure::NoScript(error) | Failure::NoReadOnlyForm(error)) => {
+                    last = Some(error);
+                }
             }
         }
         Err(last.unwrap_or_else(|| Error::new(ErrorKind::Unavailable, "the server did not run the script")))
@@ -86,7 +90,7 @@ impl RedisStore {
         }
     }
 
-    /// The commands that scripts and upkeep run, each on a helper key.
+    /// The commands that scripts run, each on a helper key, so that none leaves a key without a time to live.
     fn needed_commands(&self) -> Vec<Cmd> {
         let key = &helper_key(&self.prefix, "ping");
         let log = &helper_key(&self.prefix, "ping-log");
@@ -105,7 +109,7 @@ impl RedisStore {
             with("GET", key, &[]),
             with("PTTL", key, &[]),
             with("SET", key, &["1", "PX", "100"]),
-            with("ZADD", log, &["1", "1"]),
+            with("ZADD", log, &["XX", "1", "1"]),
             with("PEXPIRE", log, &["100"]),
             with("ZRANGE", log, &["-1", "-1", "WITHSCORES"]),
             with("ZCOUNT", log, &["-inf", "1"]),
