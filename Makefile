@@ -12,7 +12,7 @@ MYPY_HERE = MYPY_CACHE_DIR=$(abspath $(LINT))/cache $(abspath $(LINT))/bin/mypy 
 # Python sources that are checked; folders appear here as soon as they exist.
 PYTHON_SOURCES := $(wildcard tests bindings-python)
 
-.PHONY: help servers demo test lint lint-rust lint-licences lint-python bench soak clean
+.PHONY: help servers demo test lint lint-rust lint-licences lint-python bench soak mutants clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,10 @@ bench: servers ## Measure decisions per second and their latency
 soak: servers ## Compare a million random operations with the reference, from a new seed
 	@GRIFO_OPERATIONS=1000000 GRIFO_SEED=$${GRIFO_SEED:-$$(date +%s)} \
 		$(CARGO) test --release --quiet -p grifo-tests --test properties -- --nocapture $(ARGS)
+
+mutants: servers ## Break the algorithms in every way that cargo-mutants knows; every break must be noticed
+	@GRIFO_TEST_SERVER=$$(find $(abspath $(TARGET)/servers) -name valkey-server -type f | head -n 1) \
+		$(CARGO) mutants --baseline skip --output $(TARGET) $(ARGS)
 
 clean: ## Remove everything that was built
 	rm -rf $(TARGET)

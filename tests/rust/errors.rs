@@ -6,10 +6,9 @@ use std::path::Path;
 use std::{env, fs};
 
 use grifo::ErrorKind;
-use serde_json::json;
 
 fn table() -> String {
-    let rows = ErrorKind::ALL.map(|kind| json!({ "kind": kind.name(), "code": kind.code() }).to_string());
+    let rows = ErrorKind::ALL.map(|kind| format!(r#"{{"kind":"{}","code":{}}}"#, kind.name(), kind.code()));
     format!(
         "{{\"generated_by\":\"tests/rust/errors.rs with GRIFO_WRITE=1; do not edit\",\n\"errors\":[\n{}\n]}}\n",
         rows.join(",\n")

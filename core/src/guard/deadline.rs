@@ -1,6 +1,8 @@
 //! The deadline of a decision, enforced from outside whatever it waits for.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
@@ -14,10 +16,24 @@ pub(super) async fn within<T>(
 ) -> Result<T, Error> {
     let Some(deadline) = deadline else { return work.await };
     if Handle::try_current().is_err() {
-        return Err(super::no_runtime());
+        return Err(no_runtime());
     }
     match timeout_at(deadline, work).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Error::new(ErrorKind::Timeout, "the store did not answer within the deadline")),
     }
+}
+
+/// What `work` gives, unless `end` comes first.
+pub(crate) async fn first<T, E>(work: impl Future<Output = T>, end: impl Future<Output = E>) -> Option<T> {
+    let (mut work, mut end) = (pin!(work), pin!(end));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => end.as_mut().poll(context).map(|_| None),
+    })
+    .await
+}
+
+pub(crate) fn no_runtime() -> Error {
+    Error::new(ErrorKind::Internal, "call this from within a Tokio runtime with its timers and I/O enabled")
 }

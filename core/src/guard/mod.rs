@@ -6,11 +6,8 @@ mod learnt_clock;
 mod options;
 mod turns;
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -18,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant as TokioInstant;
 
 use self::deadline::within;
+pub(crate) use self::deadline::{first, no_runtime};
 pub(crate) use self::fallback::{Fallback, Share};
 pub use self::options::FailurePolicy;
 pub(crate) use self::options::{Options, check_share, check_timeout};
@@ -205,20 +203,6 @@ impl Guard {
     fn deadline(&self, timeout: Duration) -> Option<TokioInstant> {
         (!self.store.is_immediate()).then(|| TokioInstant::now() + timeout)
     }
-}
-
-/// What `work` gives, unless `end` comes first.
-pub(crate) async fn first<T, E>(work: impl Future<Output = T>, end: impl Future<Output = E>) -> Option<T> {
-    let (mut work, mut end) = (pin!(work), pin!(end));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => end.as_mut().poll(context).map(|_| None),
-    })
-    .await
-}
-
-pub(crate) fn no_runtime() -> Error {
-    Error::new(ErrorKind::Internal, "call this from within a Tokio runtime with its timers and I/O enabled")
 }
 
 /// The answer to a cost that can never pass: no store is asked, and no policy.
