@@ -19,7 +19,9 @@ const LONGEST_PREFIX: usize = 64;
 /// The format of the stored state; another format means another number.
 const FORMAT: u8 = b'1';
 /// How many partitions there are.
-const PARTITIONS: usize = 64;
+pub(crate) const PARTITIONS: usize = 64;
+/// Hash slots of a cluster.
+const SLOTS: usize = 16_384;
 
 /// Refuses keys that are empty or too long.
 pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
@@ -50,8 +52,17 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), Error> {
 
 /// The hash tag of the partition that a key belongs to, by the key alone: all limits of one key live in one slot.
 fn tag(key: &[u8]) -> &'static str {
-    let partition = xxh3_64(key) as usize % PARTITIONS;
-    TAGS[partition * (TAGS.len() / PARTITIONS)]
+    TAGS[partition_of(key) * (TAGS.len() / PARTITIONS)]
+}
+
+/// The partition that a key belongs to.
+pub(crate) fn partition_of(key: &[u8]) -> usize {
+    xxh3_64(key) as usize % PARTITIONS
+}
+
+/// The hash slot in which all keys of a partition live.
+pub(crate) const fn slot_of_partition(partition: usize) -> u16 {
+    (partition * (SLOTS / PARTITIONS)) as u16
 }
 
 /// The name under which the state of one Limit of one key is stored:

@@ -11,8 +11,8 @@ use crate::guard::{FailurePolicy, Fallback, Guard, Options, Share, check_share, 
 use crate::key::check_prefix;
 use crate::store::AnyStore;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::RedisStore;
-use crate::store::redis::address::Address;
+use crate::store::redis::address::{Address, CLUSTER_SCHEME};
+use crate::store::redis::{ClusterStore, RedisStore};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -123,6 +123,11 @@ impl ClientBuilder {
         }
         if self.clock.is_some() {
             return Err(invalid("a clock can be set for memory:// alone; in Redis the server's time counts"));
+        }
+        if self.url.starts_with(CLUSTER_SCHEME) {
+            let seeds = Address::parse_cluster(&self.url)?;
+            let store = ClusterStore::new(seeds, self.prefix.clone(), self.connect_timeout);
+            return Ok((AnyStore::Cluster(store), Arc::clone(local_clock)));
         }
         let address = Address::parse(&self.url)?;
         let store = RedisStore::new(address, self.prefix.clone(), self.connect_timeout);

@@ -6,10 +6,12 @@ mod learnt_clock;
 mod options;
 mod turns;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant as TokioInstant;
@@ -30,6 +32,12 @@ use crate::store::{Answers, AnyStore, Entry, Operation, Pong, Store};
 
 /// When a store that is out of reach is tried again, where nothing better is known.
 const NEXT_TRY: Duration = Duration::from_millis(100);
+
+/// Entries that may share a call, and their places among all.
+struct Lane<'a> {
+    places: Vec<usize>,
+    entries: Vec<Entry<'a>>,
+}
 
 /// A store behind its guard.
 #[derive(Debug)]
@@ -102,11 +110,7 @@ impl Guard {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let reloads = match &self.store {
-            AnyStore::Redis(store) => store.reloads(),
-            AnyStore::Memory(_) => 0,
-        };
-        self.counters.read(reloads)
+        self.counters.read(self.store.reloads())
     }
 
     /// Decides every entry: from the Limits alone where a cost can never pass, else by the store, else by the policy.
@@ -118,31 +122,53 @@ impl Guard {
         now: Option<u64>,
     ) -> Result<Vec<Decision>, Error> {
         self.counters.add_decisions(entries.len());
-        let mut decisions: Vec<Option<Decision>> = entries.iter().map(|entry| impossible(operation, entry)).collect();
-        let possible: Vec<Entry<'_>> = entries
-            .iter()
-            .zip(&decisions)
-            .filter(|(_, decision)| decision.is_none())
-            .map(|(entry, _)| *entry)
-            .collect();
         let deadline = (!self.store.is_immediate()).then(|| TokioInstant::now() + options.timeout);
-        let mut decided = Vec::with_capacity(possible.len());
-        for part in possible.chunks(self.store.entries_per_call()) {
+        let mut decisions: Vec<Option<Decision>> = entries.iter().map(|entry| impossible(operation, entry)).collect();
+        let lanes = self.lanes(entries, &decisions);
+        // A node that hangs holds up its own lanes alone.
+        let decided =
+            join_all(lanes.iter().map(|lane| self.decide_lane(options, operation, &lane.entries, now, deadline)));
+        for (lane, decided) in lanes.iter().zip(decided.await) {
+            for (place, decision) in lane.places.iter().zip(decided?) {
+                decisions[*place] = Some(decision);
+            }
+        }
+        let undecided = || Error::new(ErrorKind::Internal, "a key was left undecided");
+        decisions.into_iter().collect::<Option<_>>().ok_or_else(undecided)
+    }
+
+    /// The entries that are not decided yet, by the lane that each must take.
+    fn lanes<'a>(&self, entries: &[Entry<'a>], decisions: &[Option<Decision>]) -> Vec<Lane<'a>> {
+        let mut lanes: Vec<Lane<'a>> = Vec::new();
+        let mut by_number = HashMap::new();
+        for (place, entry) in entries.iter().enumerate().filter(|(place, _)| decisions[*place].is_none()) {
+            let index = *by_number.entry(self.store.lane(entry.key)).or_insert(lanes.len());
+            if index == lanes.len() {
+                lanes.push(Lane { places: Vec::new(), entries: Vec::new() });
+            }
+            lanes[index].places.push(place);
+            lanes[index].entries.push(*entry);
+        }
+        lanes
+    }
+
+    /// Decides the entries of one lane, in as many calls as they take.
+    async fn decide_lane(
+        &self,
+        options: &Options,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+        deadline: Option<TokioInstant>,
+    ) -> Result<Vec<Decision>, Error> {
+        let mut decisions = Vec::with_capacity(entries.len());
+        for part in entries.chunks(self.store.entries_per_call()) {
             match within(deadline, self.store.call(operation, part, now)).await {
-                Ok(answers) => decided.extend(self.accept(operation, part, &answers)),
-                Err(error) => decided.extend(self.degrade(options, operation, part, error)?),
+                Ok(answers) => decisions.extend(self.accept(operation, part, &answers)),
+                Err(error) => decisions.extend(self.degrade(options, operation, part, error)?),
             }
         }
-        let mut decided = decided.into_iter();
-        for decision in &mut decisions {
-            if decision.is_none() {
-                *decision = decided.next();
-            }
-        }
-        decisions
-            .into_iter()
-            .collect::<Option<_>>()
-            .ok_or_else(|| Error::new(ErrorKind::Internal, "a key was left undecided"))
+        Ok(decisions)
     }
 
     fn accept(&self, operation: Operation, entries: &[Entry<'_>], answers: &Answers) -> Vec<Decision> {
@@ -185,11 +211,7 @@ impl Guard {
     }
 
     fn next_try(&self) -> Duration {
-        let next = match &self.store {
-            AnyStore::Redis(store) => store.next_attempt(),
-            AnyStore::Memory(_) => None,
-        };
-        next.map_or(NEXT_TRY, |next| next.saturating_duration_since(Instant::now()))
+        self.store.next_attempt().map_or(NEXT_TRY, |next| next.saturating_duration_since(Instant::now()))
     }
 
     pub(crate) async fn connect(&self, timeout: Duration) -> Result<(), Error> {

@@ -4,10 +4,12 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 
 use std::future::Future;
+use std::time::Instant;
 
 use crate::algorithm::{self, Reading};
 use crate::decision::{Decision, Source};
 use crate::error::Error;
+use crate::key::partition_of;
 use crate::limit::{Limit, MAX_LIMITS};
 
 /// What a call does to its keys.
@@ -110,6 +112,7 @@ pub(crate) trait Store {
 pub(crate) enum AnyStore {
     Memory(memory::MemoryStore),
     Redis(redis::RedisStore),
+    Cluster(redis::ClusterStore),
 }
 
 impl AnyStore {
@@ -117,7 +120,33 @@ impl AnyStore {
     pub(crate) const fn entries_per_call(&self) -> usize {
         match self {
             Self::Memory(_) => usize::MAX,
-            Self::Redis(_) => 32,
+            Self::Redis(_) | Self::Cluster(_) => 32,
+        }
+    }
+
+    /// Which entries may share a call: those of one lane, told by their keys.
+    pub(crate) fn lane(&self, key: &[u8]) -> usize {
+        match self {
+            Self::Memory(_) | Self::Redis(_) => 0,
+            Self::Cluster(_) => partition_of(key),
+        }
+    }
+
+    /// How often a script was sent whole.
+    pub(crate) fn reloads(&self) -> u64 {
+        match self {
+            Self::Memory(_) => 0,
+            Self::Redis(store) => store.reloads(),
+            Self::Cluster(store) => store.reloads(),
+        }
+    }
+
+    /// When a server that is out of reach is next tried, where that is known.
+    pub(crate) fn next_attempt(&self) -> Option<Instant> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(store) => store.next_attempt(),
+            Self::Cluster(store) => store.next_attempt(),
         }
     }
 
@@ -132,6 +161,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.call(operation, entries, now).await,
             Self::Redis(store) => store.call(operation, entries, now).await,
+            Self::Cluster(store) => store.call(operation, entries, now).await,
         }
     }
 
@@ -139,6 +169,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.connect().await,
             Self::Redis(store) => store.connect().await,
+            Self::Cluster(store) => store.connect().await,
         }
     }
 
@@ -146,6 +177,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.ping().await,
             Self::Redis(store) => store.ping().await,
+            Self::Cluster(store) => store.ping().await,
         }
     }
 
@@ -153,6 +185,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.close(),
             Self::Redis(store) => store.close(),
+            Self::Cluster(store) => store.close(),
         }
     }
 }

@@ -11,6 +11,7 @@ use url::Url;
 use crate::error::{Error, ErrorKind};
 
 const DEFAULT_PORT: u16 = 6379;
+pub(crate) const CLUSTER_SCHEME: &str = "redis+cluster://";
 
 /// Where a server is, and how to log in.
 #[derive(Clone)]
@@ -45,7 +46,39 @@ impl Address {
         match url.scheme() {
             "redis" => Self::from_tcp(&url),
             "redis+unix" => Self::from_unix(&url),
-            _ => Err(invalid("the URL's scheme is unknown; there are memory://, redis:// and redis+unix://")),
+            _ => Err(invalid(
+                "the URL's scheme is unknown; there are memory://, redis://, redis+unix:// and redis+cluster://",
+            )),
+        }
+    }
+
+    /// The seeds of `redis+cluster://[user:pass@]host[:port][,host[:port]…]`, all with the same credentials.
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub(crate) fn parse_cluster(text: &str) -> Result<Vec<Self>, Error> {
+        let rest =
+            text.strip_prefix(CLUSTER_SCHEME).ok_or_else(|| invalid("a cluster's URL is redis+cluster://host,host"))?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.contains('/') {
+            return Err(invalid(
+                "a cluster has one database, so its URL ends with the hosts; in a password '/' is written as %2F",
+            ));
+        }
+        let (credentials, hosts) =
+            rest.rsplit_once('@').map_or(("", rest), |(_, hosts)| rest.split_at(rest.len() - hosts.len()));
+        hosts.split(',').map(|host| Self::parse(&format!("redis://{credentials}{host}"))).collect()
+    }
+
+    /// The same credentials at another place.
+    pub(super) fn at(&self, host: String, port: u16) -> Self {
+        Self { endpoint: Endpoint::Tcp { host, port }, ..self.clone() }
+    }
+
+    pub(super) fn host(&self) -> String {
+        match &self.endpoint {
+            Endpoint::Tcp { host, .. } => host.clone(),
+            #[cfg(unix)]
+            Endpoint::Unix(_) => String::new(),
         }
     }
 

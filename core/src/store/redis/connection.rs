@@ -98,6 +98,10 @@ impl Connector {
         Ok(Err(attempt))
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        matches!(&self.shared.lock().connection, Connection::Up(link) if link.is_alive())
+    }
+
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         match &self.shared.lock().connection {
             Connection::Failed(_, next) => Some(*next),
@@ -271,11 +275,29 @@ impl Link {
 
     /// Sends a command once. Fails as [`Failure::Unsent`] only if it surely was not.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
+        self.answer_to(async |connection| connection.send_packed_command(command).await).await
+    }
+
+    /// The same behind an ASKING, with nothing in between, for a slot that is just being moved to this server.
+    pub(super) async fn ask_with_asking(&self, command: &Cmd) -> Result<Value, Failure> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("ASKING").add_command(command.clone());
+        self.answer_to(async |connection| {
+            let mut values = connection.send_packed_commands(&pipeline, 0, 2).await?;
+            Ok(values.pop().unwrap_or(Value::Nil))
+        })
+        .await
+    }
+
+    async fn answer_to(
+        &self,
+        request: impl AsyncFnOnce(&mut MultiplexedConnection) -> redis::RedisResult<Value>,
+    ) -> Result<Value, Failure> {
         if !self.is_alive() {
             return Err(Failure::Unsent(Error::new(ErrorKind::Connection, "the connection was lost")));
         }
         let waiting = Waiting(self);
-        let outcome = self.connection.clone().send_packed_command(command).await;
+        let outcome = request(&mut self.connection.clone()).await;
         waiting.answered();
         match outcome.and_then(Value::extract_error) {
             Ok(value) => Ok(value),

@@ -17,6 +17,14 @@ pub(super) enum Failure {
     ReadOnly(Error),
     /// The request surely did not leave.
     Unsent(Error),
+    /// The slot has moved to another node of the cluster: host and port, as the server says.
+    Moved(Error, String),
+    /// This request alone must go to another node.
+    Ask(Error, String),
+    /// The keys of the slot are on two nodes just now.
+    TryAgain(Error),
+    /// The cluster does not serve the slot.
+    ClusterDown(Error),
     /// Anything else: it may have run, or would fail again.
     Final(Error),
 }
@@ -29,67 +37,97 @@ impl Failure {
             | Self::Loading(error)
             | Self::ReadOnly(error)
             | Self::Unsent(error)
+            | Self::Moved(error, _)
+            | Self::Ask(error, _)
+            | Self::TryAgain(error)
+            | Self::ClusterDown(error)
             | Self::Final(error) => error,
         }
     }
 
     pub(super) fn of(error: &RedisError) -> Self {
-        let text = format!("{} {}", error.code().unwrap_or_default(), error.detail().unwrap_or_default());
-        let found = SERVER_ERRORS.iter().find(|(words, ..)| text.contains(words));
-        if let Some((_, kind, what)) = found {
-            let error = Error::new(*kind, format!("{what} (the server said: {})", shorten(&text)));
-            return match *kind {
-                ErrorKind::Script if text.contains("NOSCRIPT") => Self::NoScript(error),
-                ErrorKind::Script if text.contains("unknown command") && text.contains("_RO") => {
-                    Self::NoReadOnlyForm(error)
-                }
-                ErrorKind::Unavailable if text.contains("LOADING") => Self::Loading(error),
-                ErrorKind::Unavailable if text.contains("READONLY") => Self::ReadOnly(error),
-                _ => Self::Final(error),
-            };
+        let (code, detail) = (error.code().unwrap_or_default(), error.detail().unwrap_or_default());
+        let Some((word, kind, what)) = by_code(code).or_else(|| by_words(code, detail)) else {
+            return Self::Final(unknown_error(error, code, detail));
+        };
+        let error = Error::new(kind, format!("{what} (the server said: {})", shorten(&format!("{code} {detail}"))));
+        let elsewhere = || detail.split_ascii_whitespace().nth(1).unwrap_or_default().to_owned();
+        match word {
+            "NOSCRIPT" => Self::NoScript(error),
+            UNKNOWN_COMMAND if detail.to_ascii_uppercase().contains("_RO") => Self::NoReadOnlyForm(error),
+            "LOADING" => Self::Loading(error),
+            "READONLY" => Self::ReadOnly(error),
+            "MOVED" => Self::Moved(error, elsewhere()),
+            "ASK" => Self::Ask(error, elsewhere()),
+            "TRYAGAIN" => Self::TryAgain(error),
+            "CLUSTERDOWN" => Self::ClusterDown(error),
+            _ => Self::Final(error),
         }
-        Self::Final(transport_error(error, &text))
     }
 }
 
-/// Words that tell errors apart, the kind each one is, and what to do. The first that fits counts.
-const SERVER_ERRORS: [(&str, ErrorKind, &str); 24] = [
+/// A word that tells an error apart, the kind it is, and what to do.
+type Meaning = (&'static str, ErrorKind, &'static str);
+
+const UNKNOWN_COMMAND: &str = "unknown command";
+const LACKS_A_RIGHT: &str = "the server's user lacks a right; `grifo ping` names it";
+const OF_A_CLUSTER: &str = "the server is part of a cluster; address it as redis+cluster://";
+
+/// Errors told by their code, the first word of the reply.
+const CODES: [Meaning; 17] = [
     ("NOSCRIPT", ErrorKind::Script, "the server has forgotten the script"),
-    (
-        "unknown command",
-        ErrorKind::Script,
-        "the server lacks a command; Redis 6.2 or Valkey 7.2 is the oldest that serves",
-    ),
     ("LOADING", ErrorKind::Unavailable, "the server is loading its data"),
-    ("BUSY ", ErrorKind::Unavailable, "the server is busy with somebody's script; SCRIPT KILL ends it"),
+    ("BUSY", ErrorKind::Unavailable, "the server is busy with somebody's script; SCRIPT KILL ends it"),
     ("READONLY", ErrorKind::Unavailable, "the server is a replica; address the master"),
     ("MASTERDOWN", ErrorKind::Unavailable, "the server has lost its master"),
     ("MISCONF", ErrorKind::Unavailable, "the server refuses writes since it cannot save to disk"),
-    ("OOM ", ErrorKind::Unavailable, "the server is out of memory; raise maxmemory or let it evict"),
+    ("OOM", ErrorKind::Unavailable, "the server is out of memory; raise maxmemory or let it evict"),
     ("NOREPLICAS", ErrorKind::Unavailable, "the server refuses writes for want of replicas"),
-    ("max number of clients", ErrorKind::Unavailable, "the server has too many clients; raise maxclients"),
     ("NOAUTH", ErrorKind::Auth, "the server wants credentials; put them into the URL"),
     ("WRONGPASS", ErrorKind::Auth, "the server refused user or password"),
-    ("invalid password", ErrorKind::Auth, "the server refused the password"),
-    ("without any password configured", ErrorKind::Auth, "the server has no password; take it out of the URL"),
-    ("NOPERM", ErrorKind::Permission, "the server's user lacks a right; `grifo ping` names it"),
-    ("no permissions to run", ErrorKind::Permission, "the server's user lacks a right; `grifo ping` names it"),
-    ("ACL failure", ErrorKind::Permission, "the server's user lacks a right; `grifo ping` names it"),
-    ("can't run this command", ErrorKind::Permission, "the server's user lacks a right; `grifo ping` names it"),
-    (
-        "can't access at least one of the keys",
-        ErrorKind::Permission,
-        "the server's user may not use keys of this prefix",
-    ),
-    ("MOVED", ErrorKind::Cluster, "the server is part of a cluster; address it as redis+cluster://"),
-    ("ASK ", ErrorKind::Cluster, "the server is part of a cluster; address it as redis+cluster://"),
-    ("CLUSTERDOWN", ErrorKind::Cluster, "the cluster is down"),
-    ("CROSSSLOT", ErrorKind::Cluster, "the server is part of a cluster; address it as redis+cluster://"),
-    ("ERR ", ErrorKind::Script, "the server could not run the script"),
+    ("NOPERM", ErrorKind::Permission, LACKS_A_RIGHT),
+    ("MOVED", ErrorKind::Cluster, OF_A_CLUSTER),
+    ("ASK", ErrorKind::Cluster, OF_A_CLUSTER),
+    ("CROSSSLOT", ErrorKind::Cluster, OF_A_CLUSTER),
+    ("TRYAGAIN", ErrorKind::Cluster, "the slot is just moving to another node"),
+    ("CLUSTERDOWN", ErrorKind::Cluster, "the cluster does not serve this slot"),
+    ("EXECABORT", ErrorKind::Script, "the server could not run the script"),
 ];
 
-/// An error that is not the server's word.
-fn transport_error(error: &RedisError, text: &str) -> Error {
+/// Errors told by what they say, where the code is a plain ERR. Those of a script quote what went wrong in it.
+const WORDS: [Meaning; 7] = [
+    (
+        UNKNOWN_COMMAND,
+        ErrorKind::Script,
+        "the server lacks a command; Redis 6.2 or Valkey 7.2 is the oldest that serves",
+    ),
+    ("max number of clients", ErrorKind::Unavailable, "the server has too many clients; raise maxclients"),
+    ("invalid password", ErrorKind::Auth, "the server refused the password"),
+    ("without any password configured", ErrorKind::Auth, "the server has no password; take it out of the URL"),
+    ("permissions to run", ErrorKind::Permission, LACKS_A_RIGHT),
+    ("ACL failure", ErrorKind::Permission, LACKS_A_RIGHT),
+    ("can't ", ErrorKind::Permission, LACKS_A_RIGHT),
+];
+
+fn by_code(code: &str) -> Option<Meaning> {
+    CODES.into_iter().find(|(word, ..)| *word == code)
+}
+
+fn by_words(code: &str, detail: &str) -> Option<Meaning> {
+    // What a script met stands behind a dash; nothing else there comes from outside.
+    let in_script =
+        CODES.into_iter().find(|(word, ..)| is_of_a_script(detail) && detail.contains(&format!("-{word} ")));
+    let by_words = || WORDS.into_iter().find(|(words, ..)| detail.contains(words));
+    let other = || (code == "ERR").then_some(("ERR", ErrorKind::Script, "the server could not run the script"));
+    in_script.or_else(by_words).or_else(other)
+}
+
+fn is_of_a_script(detail: &str) -> bool {
+    detail.contains("@user_script") || detail.contains("script: ")
+}
+
+/// An error that is not the server's word, or a word that nobody knows.
+fn unknown_error(error: &RedisError, code: &str, detail: &str) -> Error {
     if error.is_timeout() {
         return Error::new(ErrorKind::Timeout, "the server did not answer in time");
     }
@@ -102,7 +140,7 @@ fn transport_error(error: &RedisError, text: &str) -> Error {
         redis::ErrorKind::Io | redis::ErrorKind::Client => {
             Error::new(ErrorKind::Connection, format!("the connection failed: {}", error.category()))
         }
-        _ => Error::new(ErrorKind::Script, format!("the server answered: {}", shorten(text))),
+        _ => Error::new(ErrorKind::Script, format!("the server answered: {}", shorten(&format!("{code} {detail}")))),
     }
 }
 

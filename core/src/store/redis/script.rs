@@ -95,6 +95,11 @@ impl Call {
         self.script
     }
 
+    /// How many entries it decides.
+    pub(super) fn entries(&self) -> usize {
+        self.limits.len()
+    }
+
     pub(super) const fn is_read_only(&self) -> bool {
         self.read_only
     }

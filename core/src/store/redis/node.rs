@@ -1,0 +1,82 @@
+//! One server: its connection, and how a script is run there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value};
+
+use super::address::Address;
+use super::connection::{Connector, Link};
+use super::reply::Failure;
+use super::script::{self, Call, Form};
+use crate::error::Error;
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct Node {
+    address: Address,
+    connector: Connector,
+    /// How often a script had to be sent whole, to whichever node of the client.
+    reloads: Arc<AtomicU64>,
+}
+
+impl Node {
+    pub(super) fn new(address: Address, connect_timeout: Duration, reloads: Arc<AtomicU64>) -> Self {
+        Self { connector: Connector::new(address.clone(), connect_timeout), address, reloads }
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.connector.is_connected()
+    }
+
+    /// The live connection; waits for it to be made where there is none.
+    pub(super) async fn link(&self) -> Result<Arc<Link>, Error> {
+        self.connector.link().await
+    }
+
+    pub(super) fn next_attempt(&self) -> Option<Instant> {
+        self.connector.next_attempt()
+    }
+
+    pub(super) fn close(&self) {
+        self.connector.close();
+    }
+
+    /// Connects and loads the scripts.
+    pub(super) async fn warm_up(&self) -> Result<(), Error> {
+        let link = self.link().await?;
+        for script in script::ALL {
+            link.ask(&script::load(&script)).await.map_err(Failure::into_error)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a call once, or twice where the server does not have its script: a script that is not there did not run.
+    /// `asking` is for a slot that is just being moved here.
+    pub(super) async fn run(&self, link: &Link, call: &Call, asking: bool) -> Result<Value, Failure> {
+        let seen = link.scripts_sent(call.script());
+        let read_only = call.is_read_only() && link.has_read_only_forms();
+        let form = if read_only { Form::ReadOnlyHash } else { Form::Hash };
+        match send(link, &call.command(form), asking).await {
+            Err(Failure::NoReadOnlyForm(error)) => {
+                link.forget_read_only_forms();
+                Err(Failure::NoReadOnlyForm(error))
+            }
+            // Of all who find the script missing one sends it; the others' next try arrives behind it.
+            Err(Failure::NoScript(_)) if link.may_send_script(call.script(), seen) => {
+                self.reloads.fetch_add(1, Ordering::Relaxed);
+                send(link, &call.command(if read_only { Form::ReadOnlySource } else { Form::Source }), asking).await
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+async fn send(link: &Link, command: &Cmd, asking: bool) -> Result<Value, Failure> {
+    if asking { link.ask_with_asking(command).await } else { link.ask(command).await }
+}

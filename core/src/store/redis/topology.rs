@@ -1,0 +1,265 @@
+//! Which master of a cluster serves which partition, learnt from the cluster and kept up to date.
+//!
+//! Learning goes on in the background and never twice at once. It asks the masters that are connected; where none answers,
+//! it begins anew with the seeds of the URL, whose names are resolved each time.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use futures_util::future::select_ok;
+use redis::{FromRedisValue, Value, cmd};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::address::Address;
+use super::node::Node;
+use super::reply::Failure;
+use crate::error::{Error, ErrorKind};
+use crate::key::{PARTITIONS, slot_of_partition};
+
+/// Two attempts to learn begin no closer together.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long one node may take to tell what it knows.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+type Place = (String, u16);
+/// The outcome of learning, once there is one.
+type Learning = watch::Receiver<Option<Result<(), Error>>>;
+
+/// The nodes of a cluster.
+#[derive(Debug)]
+pub(super) struct Topology {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    seeds: Vec<Address>,
+    connect_timeout: Duration,
+    reloads: Arc<AtomicU64>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Every master that is known.
+    nodes: HashMap<Place, Arc<Node>>,
+    /// The master of each partition.
+    masters: Vec<Option<Arc<Node>>>,
+    learning: Option<(Learning, AbortHandle)>,
+    began: Option<Instant>,
+    is_closed: bool,
+}
+
+impl Topology {
+    pub(super) fn new(seeds: Vec<Address>, connect_timeout: Duration, reloads: Arc<AtomicU64>) -> Self {
+        let state = State {
+            nodes: HashMap::new(),
+            masters: vec![None; PARTITIONS],
+            learning: None,
+            began: None,
+            is_closed: false,
+        };
+        Self { shared: Arc::new(Shared { seeds, connect_timeout, reloads, state: Mutex::new(state) }) }
+    }
+
+    /// The master of a partition; waits until the cluster has told it.
+    pub(super) async fn master(&self, partition: usize) -> Result<Arc<Node>, Error> {
+        if let Some(node) = self.shared.lock().masters[partition].clone() {
+            return Ok(node);
+        }
+        self.learn().await?;
+        let node = self.shared.lock().masters[partition].clone();
+        node.ok_or_else(|| Error::new(ErrorKind::Cluster, "no master of the cluster serves the slot of this key"))
+    }
+
+    /// Every master, once the cluster has told them.
+    pub(super) async fn masters(&self) -> Result<Vec<Arc<Node>>, Error> {
+        self.learn().await?;
+        Ok(self.shared.lock().nodes.values().cloned().collect())
+    }
+
+    /// The node that a redirection names, as host and port; an empty host is that of the node that answered.
+    pub(super) fn node_at(&self, redirection: &str, answered: &Node) -> Option<Arc<Node>> {
+        let (host, port) = redirection.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let place = (known_host(Some(host), answered.address()), port.parse().ok()?);
+        let mut state = self.shared.lock();
+        (!state.is_closed).then(|| self.shared.node(&mut state, place))
+    }
+
+    /// Takes note that a partition has moved.
+    pub(super) fn moved(&self, partition: usize, node: Arc<Node>) {
+        self.shared.lock().masters[partition] = Some(node);
+    }
+
+    /// Begins to learn in the background, unless that is going on or was just begun.
+    pub(super) fn learn_soon(&self) {
+        let mut state = self.shared.lock();
+        if state.began.is_none_or(|began| began.elapsed() >= PAUSE) {
+            self.shared.begin(&mut state);
+        }
+    }
+
+    /// Learns, or waits for the one who does.
+    pub(super) async fn learn(&self) -> Result<(), Error> {
+        let mut learning = {
+            let mut state = self.shared.lock();
+            if state.is_closed {
+                return Err(Error::new(ErrorKind::Closed, "the client was closed"));
+            }
+            self.shared.begin(&mut state)
+        };
+        match learning.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
+            Err(_) => {
+                Err(Error::new(ErrorKind::Connection, "learning about the cluster ended together with its runtime"))
+            }
+        }
+    }
+
+    /// When an unreachable node is next tried, at the earliest.
+    pub(super) fn next_attempt(&self) -> Option<Instant> {
+        self.shared.lock().nodes.values().filter_map(|node| node.next_attempt()).min()
+    }
+
+    pub(super) fn close(&self) {
+        let mut state = self.shared.lock();
+        state.is_closed = true;
+        if let Some((_, task)) = state.learning.take() {
+            task.abort();
+        }
+        state.nodes.values().for_each(|node| node.close());
+        state.nodes.clear();
+        state.masters.fill(None);
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn node(&self, state: &mut State, place: Place) -> Arc<Node> {
+        let make = || {
+            let address = self.seeds[0].at(place.0.clone(), place.1);
+            Arc::new(Node::new(address, self.connect_timeout, Arc::clone(&self.reloads)))
+        };
+        Arc::clone(state.nodes.entry(place.clone()).or_insert_with(make))
+    }
+
+    fn begin(self: &Arc<Self>, state: &mut State) -> Learning {
+        if let Some((learning, _)) = &state.learning
+            && learning.borrow().is_none()
+            && learning.has_changed().is_ok()
+        {
+            return learning.clone();
+        }
+        let (sender, learning) = watch::channel(None);
+        let task = tokio::spawn(learn(Arc::downgrade(self), sender));
+        state.learning = Some((learning.clone(), task.abort_handle()));
+        state.began = Some(Instant::now());
+        learning
+    }
+
+    /// Takes over what the cluster told.
+    fn settle(&self, ranges: Vec<(u16, u16, Place)>) {
+        let mut state = self.lock();
+        if state.is_closed {
+            return;
+        }
+        let mut masters = vec![None; PARTITIONS];
+        for (first, last, place) in ranges {
+            for (partition, master) in masters.iter_mut().enumerate() {
+                if (first..=last).contains(&slot_of_partition(partition)) {
+                    *master = Some(self.node(&mut state, place.clone()));
+                }
+            }
+        }
+        state.nodes.retain(|_, node| masters.iter().flatten().any(|master| Arc::ptr_eq(master, node)));
+        state.masters = masters;
+    }
+}
+
+/// Asks who serves what, and tells all who wait for it.
+async fn learn(shared: Weak<Shared>, sender: watch::Sender<Option<Result<(), Error>>>) {
+    let outcome = match ask_anyone(&shared).await {
+        Ok(ranges) => {
+            if let Some(shared) = shared.upgrade() {
+                shared.settle(ranges);
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+    };
+    sender.send_replace(Some(outcome));
+}
+
+/// The first answer from a connected master, else from a seed.
+async fn ask_anyone(shared: &Weak<Shared>) -> Result<Vec<(u16, u16, Place)>, Error> {
+    let gone = || Error::new(ErrorKind::Closed, "the client was closed");
+    let connected: Vec<Arc<Node>> = {
+        let shared = shared.upgrade().ok_or_else(gone)?;
+        let state = shared.lock();
+        state.nodes.values().filter(|node| node.is_connected()).cloned().collect()
+    };
+    if !connected.is_empty()
+        && let Ok(ranges) = first_of(connected, PATIENCE).await
+    {
+        return Ok(ranges);
+    }
+    let (seeds, timeout) = {
+        let shared = shared.upgrade().ok_or_else(gone)?;
+        let fresh = |seed: &Address| Arc::new(Node::new(seed.clone(), shared.connect_timeout, Arc::default()));
+        (shared.seeds.iter().map(fresh).collect(), shared.connect_timeout)
+    };
+    first_of(seeds, timeout).await
+}
+
+async fn first_of(nodes: Vec<Arc<Node>>, patience: Duration) -> Result<Vec<(u16, u16, Place)>, Error> {
+    let late = || Error::new(ErrorKind::Timeout, "no node of the cluster told in time which serves what");
+    let ask = |node: Arc<Node>| {
+        async move { tokio::time::timeout(patience, ask_slots(&node)).await.unwrap_or_else(|_| Err(late())) }.boxed()
+    };
+    select_ok(nodes.into_iter().map(ask)).await.map(|(ranges, _)| ranges)
+}
+
+async fn ask_slots(node: &Node) -> Result<Vec<(u16, u16, Place)>, Error> {
+    let mut command = cmd("CLUSTER");
+    command.arg("SLOTS");
+    let value = node.link().await?.ask(&command).await.map_err(Failure::into_error)?;
+    read_slots(value, node.address())
+        .ok_or_else(|| Error::new(ErrorKind::Protocol, "the server's list of slots is not of the expected form"))
+}
+
+/// Reads the reply to CLUSTER SLOTS: ranges of slots, each with its master first.
+fn read_slots(value: Value, asked: &Address) -> Option<Vec<(u16, u16, Place)>> {
+    let Value::Array(ranges) = value else { return None };
+    let mut read = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = parts.as_slice() else { return None };
+        let [host, Value::Int(port), ..] = master.as_slice() else { return None };
+        let host = Option::<String>::from_redis_value(host.clone()).ok()?;
+        let place = (known_host(host.as_deref(), asked), u16::try_from(*port).ok()?);
+        read.push((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, place));
+    }
+    Some(read)
+}
+
+/// A node that does not know its own name says none, an empty one or `?`: it is where it was asked.
+fn known_host(host: Option<&str>, asked: &Address) -> String {
+    match host {
+        None | Some("" | "?") => asked.host(),
+        Some(host) => host.to_owned(),
+    }
+}
