@@ -24,7 +24,7 @@ local function read_string(slot)
   local value = redis.pcall('GET', slot.key)
   if not value then return nil end
   if type(value) == 'table' then
-    if not string.find(value.err, 'WRONGTYPE', 1, true) then call('GET', slot.key) end
+    if not string.find(value.err, '^%-?WRONGTYPE') then call('GET', slot.key) end
     slot.foreign = true
     return nil
   end
@@ -120,15 +120,26 @@ while ARGV[position] do
   end
 end
 
+-- A log takes several commands. Where it is not alone, the rights to them are tried before the first write.
+local writing = {}
 for i = 1, #KEYS do
   local slot = slots[i]
   if slot.touched then
     if slot.foreign or slot.ahead then healed = healed + 1 end
     if slot.state and (slot.changed or slot.ahead) then
-      if slot.foreign or slot.reset or slot.stale then call('UNLINK', slot.key) end
-      slot.algorithm.write(slot)
+      writing[#writing + 1] = slot
+      if #KEYS > 1 and slot.algorithm.rehearse and not slot.foreign then slot.algorithm.rehearse(slot) end
     elseif slot.foreign or slot.reset or slot.changed then
       call('UNLINK', slot.key)
+    end
+  end
+end
+for several = 0, 1 do
+  for i = 1, #writing do
+    local slot = writing[i]
+    if (slot.algorithm.rehearse ~= nil) == (several == 1) then
+      if slot.foreign or slot.reset or slot.stale then call('UNLINK', slot.key) end
+      slot.algorithm.write(slot)
     end
   end
 end

@@ -43,7 +43,7 @@ algorithms.l = {
     local key, period = slot.key, rule[2]
     local newest = redis.pcall('ZRANGE', key, -1, -1, 'WITHSCORES')
     if newest.err then
-      if not string.find(newest.err, 'WRONGTYPE', 1, true) then call('ZRANGE', key, -1, -1) end
+      if not string.find(newest.err, '^%-?WRONGTYPE') then call('ZRANGE', key, -1, -1) end
       slot.foreign = true
       return nil
     end
@@ -99,7 +99,7 @@ algorithms.l = {
     }
   end,
 
-  -- The rank and the time of the first stored hit with at least `wanted` counted up to and with it. At most
+  -- The rank, the time and the member of the first stored hit with at least `wanted` counted up to and with it. At most
   -- 2 + log2(wanted) look-ups, since every hit counts for at least one. None where the log turns out to be unreadable.
   find = function(slot, wanted)
     local state, key = slot.state, slot.key
@@ -114,17 +114,31 @@ algorithms.l = {
       end
       if since(state.base, sum) >= wanted then high = middle else low = middle + 1 end
     end
-    return low, call('ZRANGE', key, low, low, 'WITHSCORES')[2] + 0
+    local found = call('ZRANGE', key, low, low, 'WITHSCORES')
+    return low, found[2] + 0, found[1]
+  end,
+
+  -- Tries the commands of `write` so that no hit changes. The first is one that a server without memory refuses: behind
+  -- another write it would not.
+  rehearse = function(slot)
+    local state, key = slot.state, slot.key
+    call('ZADD', key, 'XX', 0, '-')
+    call('ZREM', key, '-')
+    call('ZREMRANGEBYRANK', key, 1, 0)
+    call('PEXPIRE', key, ttl(state.time + state.period - now - state.shift))
   end,
 
   write = function(slot)
     local state, key = slot.state, slot.key
-    if state.rank then
-      call('ZREMRANGEBYRANK', key, state.rank, -1)
-    elseif slot.newest and slot.newest_time == state.time and not slot.stale then
-      call('ZREM', key, slot.newest)
-    end
-    call('ZADD', key, string.format('%.0f', state.time), format_member(plus(state.base, state.counted), state.shift, state.latest))
+    local is_new = not slot.newest or slot.stale or slot.reset or slot.foreign
+    -- Lest a key be left without a time to live.
+    if is_new then algorithms.l.rehearse(slot) end
+    if state.rank then call('ZREMRANGEBYRANK', key, state.rank + 1, -1) end
+    local replaced = state.replaced or (not is_new and slot.newest_time == state.time and slot.newest)
+    local member = format_member(plus(state.base, state.counted), state.shift, state.latest)
+    -- The new member before the old one goes, lest the key go with it.
+    call('ZADD', key, string.format('%.0f', state.time), member)
+    if replaced and replaced ~= member then call('ZREM', key, replaced) end
     call('PEXPIRE', key, ttl(state.time + state.period - now - state.shift))
     if state.gone > 1 then call('ZREMRANGEBYRANK', key, 0, math.min(state.gone - 1, PRUNED_PER_CALL) - 1) end
   end,
@@ -134,7 +148,7 @@ algorithms.l = {
     if not state then return 0, 0, 0 end
     local clock, period = now + state.shift, rule[2]
     if not state.time then
-      state.rank, state.time = algorithms.l.find(slot, state.counted)
+      state.rank, state.time, state.replaced = algorithms.l.find(slot, state.counted)
       if not state.time then return 0, 0, 0 end
     end
     local until_new = state.time + period - clock

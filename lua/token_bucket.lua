@@ -2,6 +2,9 @@
 -- State: the time at which the bucket is full again, in ticks and fraction/den of one, and how far ahead of its
 -- own clock the Limit that wrote it lets that time be.
 -- Stored: tick, time, fraction, den, reach, reach_fraction; little-endian.
+-- No bucket takes longer to fill: 36,500 days in µs, and a tick of the coarsest.
+local LONGEST = 3153600000000000 + 1000
+
 algorithms.t = {
   read = function(slot)
     local value = read_string(slot)
@@ -10,7 +13,7 @@ algorithms.t = {
     if #value == 42 then tick, time, fraction, den, reach, reach_fraction = struct.unpack('<Hddddd', value) end
     if (tick ~= 1 and tick ~= 10 and tick ~= 100 and tick ~= 1000) or not is_whole(time) or not is_whole(fraction)
       or not is_whole(den) or not is_whole(reach) or not is_whole(reach_fraction)
-      or fraction >= den or reach_fraction >= den then
+      or fraction >= den or reach_fraction >= den or reach * tick > LONGEST then
       slot.foreign = true
       return nil
     end

@@ -88,6 +88,16 @@ impl Decision {
     }
 }
 
+impl Decision {
+    /// The same as a denial by its tightest Limit, for at least this wait.
+    pub(crate) fn denied_for(mut self, wait: Duration) -> Self {
+        let tightest = self.denied_by.unwrap_or_else(|| least_remaining(&self.limits));
+        let longer = self.limits[tightest].retry_after.map(|known| known.max(wait));
+        self.limits.list[tightest].retry_after = longer;
+        Self { denied_by: Some(tightest), ..Self::of(self.limits, false, self.source) }
+    }
+}
+
 /// What one Limit of a limiter says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

@@ -31,9 +31,9 @@ pub enum ErrorKind {
     Script,
     /// The store answered something that is no answer.
     Protocol,
-    /// The store answered that it cannot serve now: loading, busy, out of memory.
+    /// The store answered that it cannot serve now: loading, busy, out of memory. Or too many callers are waiting.
     Unavailable,
-    /// A fault of grifo itself.
+    /// A fault of grifo itself, or no Tokio runtime where one is needed. An error under every policy.
     Internal,
 }
 
@@ -104,7 +104,15 @@ impl ErrorKind {
 
     /// Whether the failure policy answers for it: the store is at fault, not the caller.
     pub(crate) const fn is_of_the_store(self) -> bool {
-        !matches!(self, Self::InvalidLimit | Self::InvalidKey | Self::InvalidCost | Self::InvalidOptions | Self::Closed)
+        !matches!(
+            self,
+            Self::InvalidLimit
+                | Self::InvalidKey
+                | Self::InvalidCost
+                | Self::InvalidOptions
+                | Self::Closed
+                | Self::Internal
+        )
     }
 }
 

@@ -9,9 +9,12 @@ use tokio::sync::watch;
 
 use crate::clock::{Clock, microseconds, sealed};
 use crate::decision::Decision;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::limiter::Limiter;
 use crate::store;
+
+/// The year 2155: later times are not exact with the longest periods.
+const LATEST: Duration = Duration::from_secs(5_850_000_000);
 
 /// A clock for `memory://` that moves only when told to, so that tests need not sleep.
 /// Clones are the same clock.
@@ -45,12 +48,13 @@ impl ManualClock {
     /// A clock at a time since the Unix epoch, for tests of what happens at the edge of a window.
     #[must_use]
     pub fn at(since_epoch: Duration) -> Self {
-        Self { time: Arc::new(watch::Sender::new(microseconds(since_epoch))) }
+        Self { time: Arc::new(watch::Sender::new(microseconds(since_epoch.min(LATEST)))) }
     }
 
     /// Moves the clock on, to the microsecond (rounded down), and wakes those who wait for that time.
     pub fn advance(&self, by: Duration) {
-        self.time.send_modify(|time| *time = time.saturating_add(microseconds(by)));
+        let latest = microseconds(LATEST);
+        self.time.send_modify(|time| *time = time.saturating_add(microseconds(by)).min(latest));
     }
 
     /// The time since the Unix epoch.
@@ -99,6 +103,12 @@ pub async fn decide_at(
     entries: &[(&Limiter, &[u8], u64)],
 ) -> Result<Vec<Decision>, Error> {
     let Some((first, ..)) = entries.first() else { return Ok(Vec::new()) };
+    if now > LATEST {
+        return Err(Error::new(ErrorKind::InvalidOptions, format!("the latest time is {LATEST:?} since the epoch")));
+    }
+    if entries.iter().any(|(limiter, ..)| !limiter.shares_client_with(first)) {
+        return Err(Error::new(ErrorKind::InvalidOptions, "all limiters of a call must be of one client"));
+    }
     let call: Vec<_> = entries.iter().map(|(limiter, key, amount)| limiter.entry(key, *amount)).collect();
     first.decide_all(operation.into(), &call, Some(microseconds(now))).await
 }

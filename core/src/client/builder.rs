@@ -9,6 +9,7 @@ use crate::clock::{Clock, MonotonicClock};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{FailurePolicy, Fallback, Guard, Options, Share, check_share, check_timeout};
 use crate::key::check_prefix;
+use crate::limit::MAX_LIMITS;
 use crate::store::AnyStore;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::address::{Address, CLUSTER_SCHEME};
@@ -78,8 +79,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How many keys are kept in memory, by `memory://` and by the local fallback. Default 100,000, at about 250 bytes each;
-    /// a sliding window adds 16 bytes for each hit.
+    /// How many keys are kept in memory, by `memory://` and by the local fallback, each as often as its limiter has Limits;
+    /// at least 4. Default 100,000, at about 250 bytes each; a sliding window adds 16 bytes for each hit.
     pub const fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys;
         self
@@ -99,8 +100,8 @@ impl ClientBuilder {
         check_timeout("timeout", self.timeout)?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         self.fallback_share.map_or(Ok(()), check_share)?;
-        if self.max_keys == 0 {
-            return Err(invalid("max_keys must be at least 1"));
+        if self.max_keys < MAX_LIMITS {
+            return Err(invalid(format!("max_keys must be at least {MAX_LIMITS}, the most limits of one key")));
         }
         let local_clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
         let (store, clock) = self.store(&local_clock)?;

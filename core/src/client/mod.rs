@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub use self::builder::ClientBuilder;
 use crate::error::Error;
-use crate::guard::{Guard, Options};
+use crate::guard::{Guard, Options, check_timeout};
 use crate::limit::Limits;
 use crate::limiter::Limiter;
 use crate::stats::Stats;
@@ -58,9 +58,11 @@ impl Client {
 
     /// Makes ready for calls: connects and loads the scripts. Optional: without it the first call connects.
     /// # Errors
-    /// Why the store could not be made ready within `timeout`.
+    /// Why the store could not be made ready within `timeout`, which is tried again until then;
+    /// [`ErrorKind::InvalidOptions`](crate::ErrorKind::InvalidOptions) for a timeout of zero or more than an hour.
     pub async fn connect(&self, timeout: Duration) -> Result<(), Error> {
         self.guard.check_open()?;
+        check_timeout("timeout", timeout)?;
         self.guard.connect(timeout).await
     }
 

@@ -20,8 +20,12 @@ pub(super) async fn within<T>(
     }
     match timeout_at(deadline, work).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Error::new(ErrorKind::Timeout, "the store did not answer within the deadline")),
+        Err(_) => Err(late()),
     }
+}
+
+pub(super) fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "the store did not answer within the deadline")
 }
 
 /// What `work` gives, unless `end` comes first.

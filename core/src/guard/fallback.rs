@@ -66,20 +66,19 @@ impl Share {
             }
             algorithm => Limit::new(algorithm, capacity, limit.period(), capacity).ok(),
         };
-        exact.or_else(|| self.rounded(limit, capacity)).unwrap_or(*limit)
+        exact.or_else(|| self.rounded(limit, capacity)).or_else(|| self.rounded(limit, 1)).unwrap_or(*limit)
     }
 
-    /// The part of a limit that cannot be divided exactly: whole tokens in the same period, or less than one, rather too few.
+    /// The part of a limit that cannot be divided exactly, rather too small: whole tokens in the same period, or a token at a
+    /// time.
     fn rounded(self, limit: &Limit, capacity: u64) -> Option<Limit> {
-        let tokens = u128::from(limit.count()) * u128::from(self.numerator) / u128::from(self.denominator);
-        if tokens > 0 {
-            return Limit::new(limit.algorithm(), self.part(limit.count()), limit.period(), capacity).ok();
-        }
-        let period = limit.period().as_millis() * u128::from(self.denominator);
-        let per_token = period.div_ceil(u128::from(limit.count()) * u128::from(self.numerator));
+        let (numerator, denominator) = (u128::from(self.numerator), u128::from(self.denominator));
+        let tokens = u64::try_from(u128::from(limit.count()) * numerator / denominator).unwrap_or(u64::MAX);
+        let per_token = (limit.period().as_millis() * denominator).div_ceil(u128::from(limit.count()) * numerator);
         let longest = MAX_SPAN / 1000 / capacity;
         let per_token = Duration::from_millis(u64::try_from(per_token).unwrap_or(u64::MAX).min(longest));
-        Limit::new(limit.algorithm(), 1, per_token, capacity).ok()
+        let whole = || Limit::new(limit.algorithm(), tokens, limit.period(), capacity).ok();
+        whole().or_else(|| Limit::new(limit.algorithm(), 1, per_token, capacity).ok())
     }
 }
 
@@ -175,5 +174,6 @@ mod tests {
         assert_eq!(part("3/30000d", 0.1), "1/36500d");
         assert_eq!(part("100/min", 1e-6), "100/1000000min burst 1");
         assert_eq!(part("1003/30000d", 0.37), "371/30000d");
+        assert_eq!(part("10000/36500d", 0.3001), "1/1050849716ms burst 3001");
     }
 }

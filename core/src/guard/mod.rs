@@ -8,28 +8,36 @@ mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use futures_util::stream;
+use futures_util::{FutureExt, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant as TokioInstant;
 
-use self::deadline::within;
 pub(crate) use self::deadline::{first, no_runtime};
+use self::deadline::{late, within};
 pub(crate) use self::fallback::{Fallback, Share};
 pub use self::options::FailurePolicy;
 pub(crate) use self::options::{Options, check_share, check_timeout};
 use self::turns::Turns;
-pub(crate) use self::turns::{Denial, Place, Turn};
+pub(crate) use self::turns::{Place, Turn};
 use crate::clock::Clock;
 use crate::decision::{Decision, LimitDecision, Source};
 use crate::error::{Error, ErrorKind};
-use crate::limit::Limit;
+use crate::limit::{Limit, Limits};
 use crate::stats::{Counters, Stats};
 use crate::store::{Answers, AnyStore, Entry, Operation, Pong, Store};
 
+/// The pause between two attempts to make the store ready.
+const CONNECT_PAUSE: Duration = Duration::from_millis(20);
+/// How many calls of one lane may be waiting for their answers.
+const CALLS_IN_FLIGHT: usize = 4;
+/// Two lines in the log about trouble are no closer together, in microseconds.
+const LOG_PAUSE: u64 = 10_000_000;
 /// When a store that is out of reach is tried again, where nothing better is known.
 const NEXT_TRY: Duration = Duration::from_millis(100);
 
@@ -47,8 +55,10 @@ pub(crate) struct Guard {
     counters: Counters,
     clock: Arc<dyn Clock>,
     turns: Turns,
-    /// Whether the store failed when it was last asked.
+    /// Whether the log says that the store fails.
     failing: AtomicBool,
+    /// When the log last said so.
+    logged_at: AtomicU64,
     closed: AtomicBool,
     closing: Notify,
 }
@@ -63,6 +73,7 @@ impl Guard {
             clock,
             turns: Turns::default(),
             failing: AtomicBool::new(false),
+            logged_at: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         }
@@ -105,8 +116,24 @@ impl Guard {
     }
 
     /// A place in line for a key.
-    pub(crate) fn enter_line(&self, limiter: &Arc<str>, key: &[u8]) -> Result<Place<'_>, Error> {
-        self.turns.enter(limiter, key)
+    pub(crate) fn enter_line(
+        &self,
+        limiter: &Arc<str>,
+        limits: &Arc<Limits>,
+        key: &[u8],
+        cost: u64,
+    ) -> Result<Place<'_>, Error> {
+        self.turns.enter(limiter, limits, key, cost)
+    }
+
+    /// Gives tokens back to where they were taken from, and only there.
+    pub(crate) async fn give_back(&self, options: &Options, source: Source, entry: &Entry<'_>) -> Result<(), Error> {
+        if source == Source::Fallback {
+            let _ = self.fallback.decide(options.share, Operation::Refund, entry, NEXT_TRY);
+            return Ok(());
+        }
+        let deadline = TokioInstant::now() + options.timeout;
+        within(Some(deadline), self.store.call(Operation::Refund, std::slice::from_ref(entry), None)).await.map(drop)
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -161,19 +188,44 @@ impl Guard {
         now: Option<u64>,
         deadline: Option<TokioInstant>,
     ) -> Result<Vec<Decision>, Error> {
+        let parts = entries.chunks(self.store.entries_per_call());
+        let calls: Vec<_> = parts.clone().map(|part| self.call(operation, part, now, deadline).boxed()).collect();
+        // Sent in order, and so decided in order, without waiting for the answers of those before.
+        let answers: Vec<_> = stream::iter(calls).buffered(CALLS_IN_FLIGHT).collect().await;
         let mut decisions = Vec::with_capacity(entries.len());
-        for part in entries.chunks(self.store.entries_per_call()) {
-            match within(deadline, self.store.call(operation, part, now)).await {
-                Ok(answers) => decisions.extend(self.accept(operation, part, &answers)),
+        for (part, answers) in parts.zip(answers) {
+            match answers {
+                Ok(answers) => decisions.extend(self.accept(operation, part, &answers, now)),
                 Err(error) => decisions.extend(self.degrade(options, operation, part, error)?),
             }
         }
         Ok(decisions)
     }
 
-    fn accept(&self, operation: Operation, entries: &[Entry<'_>], answers: &Answers) -> Vec<Decision> {
+    async fn call(
+        &self,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+        deadline: Option<TokioInstant>,
+    ) -> Result<Answers, Error> {
+        if deadline.is_some_and(|deadline| deadline <= TokioInstant::now()) {
+            return Err(late());
+        }
+        within(deadline, self.store.call(operation, entries, now)).await
+    }
+
+    fn accept(
+        &self,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        answers: &Answers,
+        now: Option<u64>,
+    ) -> Vec<Decision> {
         self.counters.add_healed(answers.healed);
-        self.fallback.learn_time(answers.now);
+        if now.is_none() {
+            self.fallback.learn_time(answers.now);
+        }
         if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the store decides again");
         }
@@ -195,9 +247,7 @@ impl Guard {
             return Err(error);
         }
         self.counters.add_degraded(entries.len());
-        if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(%error, policy = ?options.on_failure, "the store does not decide; the failure policy answers");
-        }
+        self.log_trouble(options, &error);
         let answer = |entry: &Entry<'_>| match options.on_failure {
             FailurePolicy::Open => Ok(open(entry)),
             FailurePolicy::Closed => Ok(closed(entry, self.next_try())),
@@ -210,12 +260,41 @@ impl Guard {
             .collect()
     }
 
+    /// One line when trouble begins, and no more than one in a while.
+    fn log_trouble(&self, options: &Options, error: &Error) {
+        let now = self.now();
+        let last = self.logged_at.load(Ordering::Relaxed);
+        let is_due = last == 0 || now.saturating_sub(last) >= LOG_PAUSE;
+        if is_due && self.logged_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.failing.store(true, Ordering::Relaxed);
+            tracing::warn!(%error, policy = ?options.on_failure, "the store does not decide; the failure policy answers");
+        }
+    }
+
     fn next_try(&self) -> Duration {
         self.store.next_attempt().map_or(NEXT_TRY, |next| next.saturating_duration_since(Instant::now()))
     }
 
+    /// Makes the store ready; tries again what may pass, until the time is up.
     pub(crate) async fn connect(&self, timeout: Duration) -> Result<(), Error> {
-        within(self.deadline(timeout), self.store.connect()).await
+        let deadline = self.deadline(timeout);
+        let mut last = None;
+        let work = async {
+            loop {
+                match self.store.connect().await {
+                    Err(error) if matches!(error.kind(), ErrorKind::Connection | ErrorKind::Unavailable) => {
+                        last = Some(error);
+                        tokio::time::sleep(CONNECT_PAUSE).await;
+                    }
+                    outcome => return outcome,
+                }
+            }
+        };
+        let outcome = within(deadline, work).await;
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::Timeout => Err(last.unwrap_or(error)),
+            outcome => outcome,
+        }
     }
 
     pub(crate) async fn ping(&self, timeout: Duration) -> Result<Pong, Error> {

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) const MAX_LIMITS: usize = 4;
 /// The largest whole number up to which doubles, and so Lua, count exactly.
 pub(crate) const MAX_EXACT: u64 = (1 << 53) - 1;
-/// No period, and no time to fill a bucket, may be longer: times to come stay exact until the year 2055.
+/// No period, and no time to fill a bucket, may be longer: times to come stay exact until the year 2155.
 const MAX_SPAN_DAYS: u64 = 36_500;
 /// The same in microseconds.
 pub(crate) const MAX_SPAN: u64 = MAX_SPAN_DAYS * 86_400_000_000;

@@ -9,7 +9,7 @@ use super::Limiter;
 use crate::clock::microseconds;
 use crate::decision::{Decision, Source};
 use crate::error::{Error, ErrorKind};
-use crate::guard::{Denial, Place, Turn, first, no_runtime};
+use crate::guard::{Place, Turn, first, no_runtime};
 use crate::key::check_key;
 use crate::store::Operation;
 
@@ -22,19 +22,22 @@ pub(super) async fn acquire(limiter: &Limiter, key: &[u8], cost: u64, max_wait: 
     check_key(key)?;
     let guard = &limiter.guard;
     guard.check_open()?;
-    if limiter.limits.as_slice().iter().any(|limit| cost > limit.capacity()) {
+    let can_never_pass = limiter.limits.as_slice().iter().any(|limit| cost > limit.capacity());
+    if cost == 0 || can_never_pass {
         return limiter.decide(Operation::Check, key, cost).await;
     }
     let deadline = guard.now().saturating_add(microseconds(max_wait));
-    let place = guard.enter_line(&limiter.name, key)?;
-    if let Some(denial) = place.denial().filter(|denial| denial.passes_at > deadline) {
-        return Ok(denied(denial, guard.now()));
+    let place = guard.enter_line(&limiter.name, &limiter.limits, key, cost)?;
+    if place.passes_at().is_some_and(|passes_at| passes_at > deadline) {
+        return denied_in_line(limiter, &place, key, cost).await;
     }
     let mut end = Ok(());
     let turn = first(place.turn(), async { end = guard.sleep_until(deadline).await }).await;
     end?;
-    let Some(turn) = turn else { return time_is_up(limiter, &place, key).await };
-    attempts(limiter, &turn?, key, cost, deadline).await
+    match turn {
+        Some(turn) => attempts(limiter, &turn?, key, cost, deadline).await,
+        None => denied_in_line(limiter, &place, key, cost).await,
+    }
 }
 
 /// Tries until it passes, or until it cannot pass in time.
@@ -42,23 +45,30 @@ async fn attempts(limiter: &Limiter, turn: &Turn<'_>, key: &[u8], cost: u64, dea
     let guard = &limiter.guard;
     loop {
         let decision = attempt(limiter, key, cost).await?;
-        let Some(wait) = decision.retry_after.filter(|_| !decision.allowed) else { return Ok(decision) };
-        let now = guard.now();
-        let passes_at = now.saturating_add(microseconds(wait));
-        if passes_at > deadline || now >= deadline {
-            return Ok(decision);
+        if !guard.is_immediate() && (decision.allowed || decision.degraded()) {
+            turn.let_go(if decision.degraded() { u64::MAX } else { decision.remaining });
         }
-        turn.tell(Denial { decision, passes_at });
+        let now = guard.now();
+        let Some(passes_at) = wait(&decision, now, deadline) else { return Ok(decision) };
+        turn.tell(passes_at);
         guard.sleep_until(wake_up(now, passes_at, deadline, guard.is_immediate())).await?;
     }
 }
 
+/// When a call that was denied may pass, if it was and if that is in time.
+fn wait(decision: &Decision, now: u64, deadline: u64) -> Option<u64> {
+    let wait = decision.retry_after.filter(|_| !decision.allowed)?;
+    let passes_at = now.saturating_add(microseconds(wait));
+    (passes_at <= deadline && now < deadline).then_some(passes_at)
+}
+
 /// When to try again: as early as it can pass, and a little later where other processes may wait for the same.
 fn wake_up(now: u64, passes_at: u64, deadline: u64, is_alone: bool) -> u64 {
-    if is_alone {
-        return passes_at.max(now + 1);
+    let wait = passes_at.saturating_sub(now);
+    if is_alone || wait == 0 {
+        return passes_at;
     }
-    let wait = (passes_at - now).max(SHORTEST_WAIT);
+    let wait = wait.max(SHORTEST_WAIT);
     let jitter = (wait as f64 * JITTER * fastrand::f64()) as u64;
     (now + wait + jitter).min(deadline.max(now + wait))
 }
@@ -98,30 +108,28 @@ struct Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         let Some(Ok(decision)) = &self.outcome else { return };
-        if !decision.allowed || self.cost == 0 || !matches!(decision.source, Source::Store | Source::Fallback) {
+        if !decision.allowed || !matches!(decision.source, Source::Store | Source::Fallback) {
             return;
         }
-        let (limiter, key, cost) = (self.limiter.clone(), std::mem::take(&mut self.key), self.cost);
+        let (limiter, key) = (self.limiter.clone(), std::mem::take(&mut self.key));
+        let (cost, source) = (self.cost, decision.source);
         self.runtime.spawn(async move {
-            if let Err(error) = limiter.decide(Operation::Refund, &key, cost).await {
+            let given_back = limiter.guard.give_back(&limiter.options, source, &limiter.entry(&key, cost)).await;
+            if let Err(error) = given_back {
                 tracing::warn!(%error, "tokens of a caller who went away could not be given back");
             }
         });
     }
 }
 
-/// The answer to one who is still in line at the end.
-async fn time_is_up(limiter: &Limiter, place: &Place<'_>, key: &[u8]) -> Result<Decision, Error> {
-    if let Some(denial) = place.denial() {
-        return Ok(denied(denial, limiter.guard.now()));
+/// The answer to one whose time is up before those in front are gone. Where they only wait for an answer and not for tokens,
+/// there may be some. Else: what the key has now, and the wait of the first in line.
+async fn denied_in_line(limiter: &Limiter, place: &Place<'_>, key: &[u8], cost: u64) -> Result<Decision, Error> {
+    let Some(passes_at) = place.passes_at() else { return attempt(limiter, key, cost).await };
+    let decision = limiter.decide(Operation::Peek, key, 1).await?;
+    if decision.degraded() {
+        return Ok(decision);
     }
-    let mut decision = limiter.decide(Operation::Peek, key, 1).await?;
-    decision.allowed = false;
-    Ok(decision)
-}
-
-fn denied(denial: Denial, now: u64) -> Decision {
-    let mut decision = denial.decision;
-    decision.retry_after = Some(Duration::from_micros(denial.passes_at.saturating_sub(now)));
-    decision
+    let wait = passes_at.saturating_sub(limiter.guard.now()).max(SHORTEST_WAIT);
+    Ok(decision.denied_for(Duration::from_micros(wait)))
 }

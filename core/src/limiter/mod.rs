@@ -10,11 +10,8 @@ use crate::decision::Decision;
 use crate::error::{Error, ErrorKind};
 use crate::guard::{FailurePolicy, Guard, Options, Share, check_share, check_timeout};
 use crate::key::{check_key, check_name};
-use crate::limit::{Algorithm, Limits};
+use crate::limit::Limits;
 use crate::store::{Entry, Operation};
-
-/// Refunds of a sliding window cost the server time for every hit, so that large ones are cut into steps.
-const REFUND_STEP: u64 = 1000;
 
 /// A named set of 1 to 4 Limits on a [`Client`](crate::Client), decided together: all are charged or none is.
 /// Cheap to make and to clone; limiters of one name share state.
@@ -129,7 +126,8 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     /// # Errors
-    /// See [`Limiter`]; nothing is charged when a key is invalid.
+    /// See [`Limiter`]; nothing is charged when a key is invalid. Many keys go to the store in several calls: when one of these
+    /// fails, the policy answers for its keys alone, and under [`FailurePolicy::Raise`] others may have been charged.
     pub async fn check_many<K: AsRef<[u8]>>(
         &self,
         calls: impl IntoIterator<Item = (K, u64)>,
@@ -179,7 +177,7 @@ impl Limiter {
 
     /// Gives back `n` tokens: the newest of the current window, never above full. Answers like [`peek`](Self::peek).
     ///
-    /// A sliding window gives back a thousand hits in one step; more take several, between which others may come.
+    /// In a sliding window it costs the server some time for every hit that is given back.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
@@ -192,28 +190,7 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn refund(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, Error> {
-        let key = key.as_ref();
-        let mut left = n;
-        while left > REFUND_STEP && self.has_sliding_window() {
-            let decision = self.decide(Operation::Refund, key, REFUND_STEP).await?;
-            left -= REFUND_STEP;
-            if decision.degraded() {
-                return Ok(decision);
-            }
-            if self.logs_are_empty(&decision) {
-                break;
-            }
-        }
-        self.decide(if left == 0 { Operation::Peek } else { Operation::Refund }, key, left).await
-    }
-
-    fn has_sliding_window(&self) -> bool {
-        self.limits.as_slice().iter().any(|limit| limit.algorithm() == Algorithm::SlidingWindow)
-    }
-
-    fn logs_are_empty(&self, decision: &Decision) -> bool {
-        let mut limits = self.limits.as_slice().iter().zip(decision.limits.iter());
-        limits.all(|(limit, found)| limit.algorithm() != Algorithm::SlidingWindow || found.remaining == found.limit)
+        self.decide(if n == 0 { Operation::Peek } else { Operation::Refund }, key.as_ref(), n).await
     }
 
     /// Forgets what the key has used up. Answers like [`peek`](Self::peek).
@@ -230,6 +207,10 @@ impl Limiter {
     /// See [`Limiter`].
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
         self.decide(Operation::Reset, key.as_ref(), 0).await
+    }
+
+    pub(crate) fn shares_client_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.guard, &other.guard)
     }
 
     pub(crate) fn entry<'a>(&'a self, key: &'a [u8], amount: u64) -> Entry<'a> {

@@ -21,6 +21,8 @@ use crate::limit::Limit;
 const MOST_SHARDS: usize = 64;
 /// A shard holds at least this many keys, so that a random few of them say something about the rest.
 const LEAST_KEYS_PER_SHARD: usize = 256;
+/// A list of expiries up to twice this long is left alone.
+const EXPIRIES_KEPT: usize = 64;
 /// How many keys are looked at to find one that may go.
 const SAMPLES: usize = 16;
 /// The embedded store.
@@ -56,7 +58,7 @@ impl MemoryStore {
     /// All Limits of one key live in one shard, so that they are decided under one lock.
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
         let index = self.hasher.hash_one(key) as usize % self.shards.len();
-        // A panic elsewhere leaves a shard as valid as before: every change is a single assignment.
+        // A panic while a key is changed leaves that key as new at worst, and the others as they were.
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,7 +123,7 @@ impl Shard {
         }
         if operation == Operation::Check && answer.allowed && cost > 0 {
             for (name, limit) in names.iter().zip(entry.limits) {
-                self.take(name, limit, now, cost);
+                self.take(name, limit, now, cost, &names);
             }
             answer.readings = self.judge(&names, entry.limits, now, 0).0.readings;
         }
@@ -156,17 +158,19 @@ impl Shard {
         healed
     }
 
-    fn take(&mut self, name: &[u8], limit: &Limit, now: u64, cost: u64) {
+    /// `kept` are the names that belong together, of which none is let go for another.
+    fn take(&mut self, name: &[u8], limit: &Limit, now: u64, cost: u64, kept: &[Vec<u8>]) {
         if let Some(slot) = self.slots.get_mut(name) {
             slot.change(limit, now, |state| algorithm::take(state, limit, now, cost));
             return;
         }
-        self.make_room(now);
+        self.make_room(now, kept);
         let name: Name = name.into();
         let state = algorithm::take(State::None, limit, now, cost);
         let as_new_at = as_new_at(&state, limit, now);
         self.expiries.push(Reverse((as_new_at, Arc::clone(&name))));
         self.slots.insert(name, Slot { state, limit: *limit, as_new_at });
+        self.bound_expiries();
     }
 
     fn give(&mut self, name: &[u8], limit: &Limit, now: u64, amount: u64) {
@@ -181,25 +185,35 @@ impl Shard {
         }
     }
 
-    fn make_room(&mut self, now: u64) {
+    fn make_room(&mut self, now: u64, kept: &[Vec<u8>]) {
         if self.slots.len() < self.max_keys || self.remove_expired(now) {
             return;
         }
-        let candidates = (0..SAMPLES).map(|_| fastrand::usize(..self.slots.len()));
-        let least_used = candidates
-            .map(|index| (self.slots[index].used(now), self.slots[index].as_new_at, index))
-            .min_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        if let Some((_, _, index)) = least_used {
+        let may_go = |index: &usize| {
+            let name = self.slots.get_index(*index).map(|(name, _)| name);
+            name.is_some_and(|name| kept.iter().all(|kept| **kept != **name))
+        };
+        let candidates = (0..SAMPLES).map(|_| fastrand::usize(..self.slots.len())).filter(may_go);
+        let order = |index: &usize| (self.slots[*index].used(now), self.slots[*index].as_new_at);
+        let least_used = candidates.min_by(|one, other| {
+            let ((one_used, one_new), (other_used, other_new)) = (order(one), order(other));
+            one_used.total_cmp(&other_used).then(one_new.cmp(&other_new))
+        });
+        if let Some(index) = least_used.or_else(|| (0..self.slots.len()).find(may_go)) {
             self.slots.swap_remove_index(index);
+        }
+    }
+
+    /// Drops what is said of keys that are gone, once that is most of the list.
+    fn bound_expiries(&mut self) {
+        if self.expiries.len() > 2 * self.slots.len().max(EXPIRIES_KEPT) {
+            let expiry = |(name, slot): (&Name, &Slot)| Reverse((slot.as_new_at, Arc::clone(name)));
+            self.expiries = self.slots.iter().map(expiry).collect();
         }
     }
 
     /// Removes a key that is as new. Whether there was one.
     fn remove_expired(&mut self, now: u64) -> bool {
-        if self.expiries.len() > 2 * self.max_keys {
-            let expiry = |(name, slot): (&Name, &Slot)| Reverse((slot.as_new_at, Arc::clone(name)));
-            self.expiries = self.slots.iter().map(expiry).collect();
-        }
         // However many turn up that were used since: each of them was paid for by that use.
         while let Some(Reverse((expiry, _))) = self.expiries.peek()
             && *expiry <= now

@@ -1,4 +1,4 @@
-//! Where state lives. A new store is one file that implements [`Store`].
+//! Where state lives. A new store is one file that implements [`Store`], and an arm of [`AnyStore`].
 
 pub(crate) mod memory;
 pub(crate) mod redis;
@@ -83,7 +83,7 @@ pub struct Pong {
     pub server: String,
     /// The version of the server, as it says.
     pub version: String,
-    /// Commands that the store's user may not run but grifo needs.
+    /// Commands that the store's user may not run but grifo needs, or the pattern of the keys that it may not use.
     pub lacking: Vec<String>,
     /// How long the answer took.
     pub round_trip: std::time::Duration,

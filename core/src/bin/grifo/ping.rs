@@ -56,5 +56,5 @@ fn text(pong: &Pong, paint: Paint) -> String {
 }
 
 fn acl_rule(command: &str) -> String {
-    format!("+{}", command.to_lowercase())
+    if command.starts_with('~') { command.to_owned() } else { format!("+{}", command.to_lowercase()) }
 }

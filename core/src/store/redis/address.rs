@@ -36,7 +36,6 @@ impl Address {
     /// # Errors
     /// [`ErrorKind::InvalidOptions`], with a message that does not quote the URL, which may hold a password.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        // The part before the scheme's colon holds no secret.
         if text.contains('#') {
             return Err(invalid("a URL cannot hold a bare '#'; in a user or password write it as %23"));
         }

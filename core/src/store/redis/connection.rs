@@ -19,6 +19,8 @@ use super::reply::Failure;
 use super::script;
 use crate::error::{Error, ErrorKind};
 
+/// An attempt that is not over so long after its time is never over.
+const ATTEMPT_MARGIN: Duration = Duration::from_millis(200);
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 /// A connection that lasted less counts as a failed attempt, lest a server that cuts every connection be stormed.
@@ -52,7 +54,7 @@ struct State {
 #[derive(Debug)]
 enum Connection {
     None,
-    Connecting(Attempt, AbortHandle),
+    Connecting(Attempt, AbortHandle, Instant),
     Up(Arc<Link>),
     /// The last attempt failed; the next is made no earlier than then.
     Failed(Error, Instant),
@@ -87,14 +89,20 @@ impl Connector {
         state.bury_dead_link();
         match &state.connection {
             Connection::Up(link) if link.is_alive() => return Ok(Ok(Arc::clone(link))),
-            Connection::Connecting(attempt, _) => return Ok(Err(attempt.clone())),
+            Connection::Connecting(attempt, task, began) => {
+                // A runtime that nobody drives keeps its tasks, and their timers, for ever.
+                if began.elapsed() < self.shared.connect_timeout + ATTEMPT_MARGIN {
+                    return Ok(Err(attempt.clone()));
+                }
+                task.abort();
+            }
             Connection::Failed(error, next) if Instant::now() < *next => return Err(error.clone()),
             Connection::Closed => return Err(Error::new(ErrorKind::Closed, "the client was closed")),
             Connection::None | Connection::Up(_) | Connection::Failed(..) => {}
         }
         let (sender, attempt) = watch::channel(None);
         let task = tokio::spawn(connect(Arc::downgrade(&self.shared), sender));
-        state.connection = Connection::Connecting(attempt.clone(), task.abort_handle());
+        state.connection = Connection::Connecting(attempt.clone(), task.abort_handle(), Instant::now());
         Ok(Err(attempt))
     }
 
@@ -111,7 +119,7 @@ impl Connector {
 
     pub(super) fn close(&self) {
         let mut state = self.shared.lock();
-        if let Connection::Connecting(_, task) = &state.connection {
+        if let Connection::Connecting(_, task, _) = &state.connection {
             task.abort();
         }
         state.connection = Connection::Closed;
@@ -149,7 +157,7 @@ impl Shared {
 
     fn forget_attempt(&self, attempt: &Attempt) {
         let mut state = self.lock();
-        if matches!(&state.connection, Connection::Connecting(current, _) if current.same_channel(attempt)) {
+        if matches!(&state.connection, Connection::Connecting(current, ..) if current.same_channel(attempt)) {
             state.connection = Connection::None;
         }
     }

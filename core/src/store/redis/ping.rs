@@ -7,6 +7,7 @@ use redis::{Cmd, FromRedisValue, Value, cmd};
 use super::connection::Link;
 use super::node::Node;
 use super::reply::Failure;
+use super::script;
 use crate::error::{Error, ErrorKind};
 use crate::key::helper_key;
 use crate::store::Pong;
@@ -32,9 +33,9 @@ fn needed_commands(prefix: &str) -> Vec<Cmd> {
     let no_script = "0000000000000000000000000000000000000000";
     vec![
         cmd("TIME"),
-        with("EVAL", "return 1", &["1", key]),
+        script::load(&script::ALL[0]),
         with("EVALSHA", no_script, &["1", key]),
-        with("EVAL_RO", "return 1", &["1", key]),
+        with("EVAL_RO", script::ALL[0].source, &["0", "0", "peek"]),
         with("EVALSHA_RO", no_script, &["1", key]),
         with("GET", key, &[]),
         with("PTTL", key, &[]),
@@ -55,7 +56,12 @@ async fn lacking(link: &Link, prefix: &str) -> Result<Vec<String>, Error> {
     let mut lacking = Vec::new();
     for command in needed_commands(prefix) {
         match link.ask(&command).await.map_err(Failure::into_error) {
-            Err(error) if error.kind() == ErrorKind::Permission => lacking.push(name_of(&command)),
+            Err(error) if error.kind() == ErrorKind::Permission => {
+                let right = if is_about_keys(&error) { format!("~{prefix}:*") } else { name_of(&command) };
+                if !lacking.contains(&right) {
+                    lacking.push(right);
+                }
+            }
             Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Connection) => return Err(error),
             // Any other answer shows that the command may be run.
             _ => {}
@@ -81,4 +87,11 @@ fn name_of(command: &Cmd) -> String {
         Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
         _ => String::new(),
     }
+}
+
+/// Whether the command may be run, but not on these keys.
+fn is_about_keys(error: &Error) -> bool {
+    error.message().contains("access a key")
+        || error.message().contains("access at least one")
+        || error.message().contains("access one of the keys")
 }

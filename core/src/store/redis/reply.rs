@@ -115,6 +115,10 @@ fn by_code(code: &str) -> Option<Meaning> {
 
 fn by_words(code: &str, detail: &str) -> Option<Meaning> {
     // What a script met stands behind a dash; nothing else there comes from outside.
+    // The server quotes the caller's own words here, which may be any.
+    if detail.starts_with(UNKNOWN_COMMAND) {
+        return Some(WORDS[0]);
+    }
     let in_script =
         CODES.into_iter().find(|(word, ..)| is_of_a_script(detail) && detail.contains(&format!("-{word} ")));
     let by_words = || WORDS.into_iter().find(|(words, ..)| detail.contains(words));

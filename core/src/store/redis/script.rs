@@ -32,7 +32,7 @@ pub(super) enum Form {
 /// Loads a script by running it on no key, which takes fewer rights than SCRIPT LOAD.
 pub(super) fn load(script: &Script) -> Cmd {
     let mut command = cmd("EVAL");
-    command.arg(script.source).arg(0).arg("").arg(Operation::Peek.name());
+    command.arg(script.source).arg(0).arg("0").arg(Operation::Peek.name());
     command
 }
 

@@ -44,11 +44,15 @@ impl RedisStore {
     /// Sends a call until it ran, or failed in a way that leaves open whether it ran.
     async fn run(&self, call: &Call) -> Result<Answers, Error> {
         let mut last = None;
-        for _ in 0..ATTEMPTS {
+        let mut attempts = 0;
+        while attempts < ATTEMPTS {
+            attempts += 1;
             let link = self.node.link().await?;
             last = Some(match self.node.run(&link, call, false).await {
                 Ok(value) => return call.parse(value),
                 Err(Failure::Loading(error)) => {
+                    // It will serve by itself; only the deadline ends the wait for that.
+                    attempts -= 1;
                     tokio::time::sleep(LOADING_PAUSE).await;
                     error
                 }

@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long one node may take to tell what it knows.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// Learning that takes so much longer than connecting runs on a runtime that nobody drives.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+
 type Place = (String, u16);
 /// The outcome of learning, once there is one.
 type Learning = watch::Receiver<Option<Result<(), Error>>>;
@@ -161,6 +164,7 @@ impl Shared {
         if let Some((learning, _)) = &state.learning
             && learning.borrow().is_none()
             && learning.has_changed().is_ok()
+            && state.began.is_some_and(|began| began.elapsed() < self.connect_timeout + STUCK_AFTER)
         {
             return learning.clone();
         }
