@@ -163,3 +163,13 @@ fn many_threads_on_the_real_clock_give_no_token_twice() {
     let most = 100 + started.elapsed().as_micros() as u64 / 1000;
     assert!(admitted <= most, "{admitted} were admitted, {most} are allowed");
 }
+
+#[test]
+fn taking_and_giving_back_leaves_no_trail() {
+    let (store, _clock) = store(100_000);
+    for _ in 0..10_000 {
+        assert!(check(&store, "5/h", "key"));
+        call(&store, Operation::Refund, "5/h", "key", 1);
+    }
+    assert!(store.shards.iter().all(|shard| shard.lock().unwrap().expiries.len() <= 2 * EXPIRIES_KEPT + 1));
+}
