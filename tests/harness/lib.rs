@@ -4,7 +4,10 @@
 //! |---|---|
 //! | [`server_binary`] | which servers this machine has, and where |
 //! | [`server`] | starts, stops, freezes, kills and restarts one server |
+//! | [`cluster`] | a cluster of servers: failover, resharding, nodes that come and go |
+//! | [`sentinel`] | a master, its replicas and the sentinels that watch them |
 //! | [`proxy`] | a TCP proxy that delays, drops, cuts, stalls or refuses |
+//! | [`tls_front`] | TLS in front of a server, with certificates of its own |
 //! | [`monitor`] | every command a server ran during a piece of code |
 //! | [`command_stats`] | how often and how long a server ran each command |
 //! | [`reference`](mod@reference) | the reference implementation, asked in batches |
@@ -15,6 +18,10 @@
 //! | [`scratch`] | the folder all servers live in, and the guard that clears it |
 
 pub mod case;
+pub mod cluster;
+pub mod cluster_options;
+mod cluster_slots;
+pub mod cluster_view;
 pub mod command_stats;
 pub mod monitor;
 pub mod ports;
@@ -22,13 +29,20 @@ pub mod proxy;
 pub mod reference;
 pub mod scenario;
 pub mod scratch;
+pub mod sentinel;
 pub mod server;
 pub mod server_binary;
+pub mod tls_front;
+mod wait;
 pub mod workers;
 
+pub use cluster::Cluster;
+pub use cluster_options::{ClusterOptions, Endpoint};
 pub use command_stats::CommandStats;
 pub use monitor::{Monitor, MonitorLine};
 pub use proxy::{Mode, Proxy};
 pub use reference::Reference;
+pub use sentinel::{SentinelOptions, Sentinels};
 pub use server::Server;
 pub use server_binary::{ServerBinary, ServerKind};
+pub use tls_front::{TlsFront, TlsOptions};

@@ -65,11 +65,19 @@ impl Server {
     /// # Errors
     /// Why it did not start, with its log.
     pub fn try_start_with(kind: ServerKind, args: &[&str]) -> Result<Self, String> {
+        Self::try_start_configured(kind, args, "")
+    }
+
+    /// Like [`Server::try_start_with`], with more lines in its configuration file, where it may rewrite them.
+    ///
+    /// # Errors
+    /// Why it did not start, with its log.
+    pub fn try_start_configured(kind: ServerKind, args: &[&str], lines: &str) -> Result<Self, String> {
         let binary = server_binary::find(kind).ok_or("not on this machine; run `make servers`")?;
         let mut failure = String::new();
         // Another test process may take the port between the look and the start.
         for _ in 0..3 {
-            match Self::start_on(binary, free_port(), args) {
+            match Self::start_on(binary, free_port(), args, lines) {
                 Err(e) if e.contains("in use") => failure = e,
                 result => return result,
             }
@@ -77,10 +85,10 @@ impl Server {
         Err(failure)
     }
 
-    fn start_on(binary: &'static ServerBinary, port: u16, args: &[&str]) -> Result<Self, String> {
+    fn start_on(binary: &'static ServerBinary, port: u16, args: &[&str], lines: &str) -> Result<Self, String> {
         let args = args.iter().map(|a| (*a).to_string()).collect();
         let mut server = Self { binary, port, dir: scratch::new_dir(), args, child: None };
-        fs::write(server.dir.join("conf"), server.config()).map_err(|e| e.to_string())?;
+        fs::write(server.dir.join("conf"), server.config() + lines).map_err(|e| e.to_string())?;
         server.launch()?;
         Ok(server)
     }
@@ -135,8 +143,10 @@ impl Server {
         Ok(())
     }
 
+    /// Whether it answers within half a second: not when it was killed, is frozen or loads its data.
+    ///
     /// Asks over the socket in its own folder, where nobody else can answer.
-    fn answers(&self) -> bool {
+    pub fn answers(&self) -> bool {
         let ask = || -> std::io::Result<String> {
             let mut stream = UnixStream::connect(self.socket())?;
             stream.set_read_timeout(Some(Duration::from_millis(500)))?;

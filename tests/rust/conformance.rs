@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use grifo::{Client, FailurePolicy, Limits};
+use grifo_tests::cluster::Cluster;
 use grifo_tests::scenario::{Player, Scenario};
 use grifo_tests::{Server, ServerKind, server_binary};
 use serde_json::Value;
@@ -89,6 +90,35 @@ async fn redis_7_0_conforms() {
 #[tokio::test]
 async fn redis_8_2_conforms() {
     conforms_on(ServerKind::Redis82).await;
+}
+
+async fn conforms_on_a_cluster_of(kind: ServerKind) {
+    if server_binary::find(kind).is_none() {
+        println!("{} is not installed here", kind.name());
+        return;
+    }
+    let cluster = Cluster::start(kind, 3, 0);
+    conforms(&cluster.url()).await;
+}
+
+#[tokio::test]
+async fn a_cluster_of_valkey_9_1_conforms() {
+    conforms_on_a_cluster_of(ServerKind::Valkey91).await;
+}
+
+#[tokio::test]
+async fn a_cluster_of_redis_6_2_conforms() {
+    conforms_on_a_cluster_of(ServerKind::Redis62).await;
+}
+
+#[tokio::test]
+async fn a_cluster_of_redis_7_0_conforms() {
+    conforms_on_a_cluster_of(ServerKind::Redis70).await;
+}
+
+#[tokio::test]
+async fn a_cluster_of_redis_8_2_conforms() {
+    conforms_on_a_cluster_of(ServerKind::Redis82).await;
 }
 
 #[test]

@@ -36,8 +36,8 @@ impl Client {
         Self::builder(url).build()
     }
 
-    /// Begins a client of the store at a URL: `memory://`, `redis://[user:pass@]host[:port][/db]` or
-    /// `redis+unix:///path[?user=…&pass=…&db=…]`.
+    /// Begins a client of the store at a URL: `memory://`, `redis://[user:pass@]host[:port][/db]`,
+    /// `redis+unix:///path[?user=…&pass=…&db=…]`, `redis+cluster://[user:pass@]host[:port][,host[:port]…]`.
     pub fn builder(url: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(url.into())
     }

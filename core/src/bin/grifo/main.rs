@@ -45,7 +45,8 @@ Limits: [algorithm] COUNT/PERIOD [burst N], up to four joined by ' + ' and then 
   10/s + 1000/h                 both must pass, or nothing is taken
   Periods: ms, s, min, h, d, also with a number: 15min
 
-Stores: memory:// · redis://[user:pass@]host[:port][/db] · redis+unix:///path[?user=…&pass=…&db=…]
+Stores: memory:// · redis://[user:pass@]host[:port][/db] · redis+unix:///path[?user=…&pass=…&db=…] ·
+        redis+cluster://[user:pass@]host[:port][,host[:port]…]
   A password on the command line can be seen by other users of the machine; GRIFO_URL cannot.
 
 Exit codes:

@@ -20,8 +20,10 @@ use crate::store::{Answers, Entry, Operation, Pong, Store};
 
 /// How often a request that surely did not run is sent again, before the deadline may end it.
 const ATTEMPTS: usize = 16;
-/// The pause before asking again a cluster that is just changing.
+/// The pause before asking again a cluster that is just changing, and how many there may be: so that the default deadline
+/// leaves time to say what is wrong.
 const PAUSE: Duration = Duration::from_millis(5);
+const PAUSES: usize = 6;
 
 /// A cluster.
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl ClusterStore {
 
     async fn attempts(&self, call: &Call, partition: usize) -> Result<Option<Answers>, Error> {
         let mut last = None;
+        let mut pauses = 0;
         for _ in 0..ATTEMPTS {
             let node = self.topology.master(partition).await?;
             let link = match node.link().await {
@@ -86,9 +89,12 @@ impl ClusterStore {
             };
             match self.after(&failure, &node, partition, call.entries()) {
                 Some(Next::Again) => {}
-                Some(Next::AgainAfterPause) => tokio::time::sleep(PAUSE).await,
+                Some(Next::AgainAfterPause) if pauses < PAUSES => {
+                    pauses += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
                 Some(Next::Split) => return Ok(None),
-                None => return Err(failure.into_error()),
+                Some(Next::AgainAfterPause) | None => return Err(failure.into_error()),
             }
             last = Some(failure.into_error());
         }

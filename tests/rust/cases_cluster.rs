@@ -1,0 +1,228 @@
+//! The same promises on a cluster: routes, redirections, scripts of each node, and masters that change.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use grifo::{Client, ErrorKind, FailurePolicy, Limiter};
+use grifo_tests::cluster::Cluster;
+use grifo_tests::workers::{self, Work};
+use grifo_tests::{ServerKind, server_binary};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn default_kind() -> ServerKind {
+    server_binary::installed()[0].kind
+}
+
+fn client(url: &str, policy: FailurePolicy) -> Client {
+    Client::builder(url).timeout(5 * SECOND).on_failure(policy).build().unwrap()
+}
+
+/// A limiter whose deadline is the default one, and whose answers tell what went wrong.
+fn hasty(url: &str, limits: &str) -> Limiter {
+    Client::open(url).unwrap().limiter("case", limits).unwrap()
+}
+
+fn keys(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("key {number}")).collect()
+}
+
+/// How many of the keys the store does not decide just now, and why.
+async fn degraded(limiter: &Limiter, keys: &[String]) -> Vec<(String, ErrorKind)> {
+    let calls = keys.iter().map(|key| (key, 0));
+    let decisions = limiter.check_many(calls).await.unwrap();
+    keys.iter().zip(decisions).filter_map(|(key, decision)| Some((key.clone(), decision.reason?))).collect()
+}
+
+/// Waits until the store decides all keys. How long that took.
+async fn until_normal(limiter: &Limiter, keys: &[String], at_most: Duration) -> Duration {
+    let started = Instant::now();
+    loop {
+        let failing = degraded(limiter, keys).await;
+        if failing.is_empty() {
+            return started.elapsed();
+        }
+        assert!(started.elapsed() < at_most, "after {:?}: {:?}", started.elapsed(), &failing[..failing.len().min(3)]);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn cl_01_a_thousand_keys_of_every_algorithm_are_exact_from_eight_processes() {
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    for limits in
+        ["5/20000d", "sliding-window 5/20000d", "sliding-window-counter 5/20000d", "5/20000d + sliding-window 4/20000d"]
+    {
+        let work = Work {
+            program: env!("CARGO_BIN_EXE_worker"),
+            url: &cluster.url(),
+            limits,
+            keys: 1000,
+            hits: 1,
+            callers: 1,
+            prefix: limits,
+        };
+        let counts = workers::run(8, &work);
+        let limit = if limits.contains('+') { 4 } else { 5 };
+        assert_eq!((counts.errors, counts.degraded), (0, 0), "{limits}");
+        assert!(counts.by_key.iter().all(|allowed| *allowed == limit), "{limits}");
+    }
+}
+
+#[tokio::test]
+async fn cl_04_keys_are_spread_whatever_their_braces() {
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    let limiter = client(&cluster.url(), FailurePolicy::Raise).limiter("case", "10/d").unwrap();
+    for prefix in ["user:", "u{same}"] {
+        let names: Vec<_> = (0..3000).map(|number| (format!("{prefix}{number}"), 1)).collect();
+        let _ = limiter.check_many(names).await.unwrap();
+        let sizes = cluster.dbsize_per_master();
+        let total: u64 = sizes.values().sum();
+        assert!(sizes.values().all(|size| (20..=50).contains(&(size * 100 / total))), "{prefix}: {sizes:?}");
+    }
+}
+
+#[tokio::test]
+async fn cl_05_masters_that_step_down_are_noticed() {
+    let cluster = Cluster::start(default_kind(), 3, 3);
+    let limiter = hasty(&cluster.url(), "1000/d");
+    let keys = keys(300);
+    until_normal(&limiter, &keys, 5 * SECOND).await;
+    for replica in cluster.replicas().into_iter().take(3) {
+        cluster.failover(replica);
+        let took = until_normal(&limiter, &keys, 2 * SECOND).await;
+        println!("normal {took:?} after a failover");
+    }
+}
+
+#[tokio::test]
+async fn cl_06_only_the_seed_is_named_and_dies() {
+    let mut cluster = Cluster::start(default_kind(), 3, 3);
+    let limiter = hasty(&cluster.seed_url(1), "1000/d");
+    let keys = keys(300);
+    until_normal(&limiter, &keys, 5 * SECOND).await;
+    let _ = limiter.check_many(keys.iter().map(|key| (key, 1))).await.unwrap();
+    let seed = cluster.masters()[0];
+    let lost: HashSet<String> = {
+        let owned = cluster.slots_of(seed);
+        let stored = |key: &String| owned.iter().any(|range| range.contains(&slot_of(&cluster, key)));
+        keys.iter().filter(|key| stored(key)).cloned().collect()
+    };
+    cluster.node_mut(seed).kill_hard();
+    let failing = degraded(&limiter, &keys).await;
+    assert!(failing.iter().all(|(key, _)| lost.contains(key)), "keys of other masters are not affected");
+    let took = until_normal(&limiter, &keys, 5 * SECOND).await;
+    println!("normal {took:?} after the seed died, of {} keys", lost.len());
+}
+
+/// The slot in which a key of the tests is stored: asked for by a stored key of the same tag.
+fn slot_of(cluster: &Cluster, key: &str) -> u16 {
+    let pattern = format!("*:={key}");
+    for master in cluster.masters() {
+        let stored: Vec<String> = cluster.node(master).command(&["KEYS", &pattern]);
+        if let Some(stored) = stored.first() {
+            return cluster.slot_of_key(stored);
+        }
+    }
+    panic!("{key} is not stored")
+}
+
+#[tokio::test]
+async fn cl_09_keys_that_move_under_load_are_charged_once_each() {
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    let limiter = client(&cluster.url(), FailurePolicy::Raise).limiter("case", "1000/20000d").unwrap();
+    let keys = keys(100);
+    let hits = |rounds: u64| {
+        let (limiter, keys) = (limiter.clone(), keys.clone());
+        async move {
+            for _ in 0..rounds {
+                let calls = keys.iter().map(|key| (key, 1));
+                let decisions = limiter.check_many(calls).await.unwrap();
+                assert!(decisions.iter().all(|decision| decision.allowed));
+            }
+        }
+    };
+    hits(1).await;
+    let load = tokio::spawn(hits(50));
+    let (from, to) = (cluster.masters()[0], cluster.masters()[1]);
+    let first = *cluster.slots_of(from)[0].start();
+    let _cluster = tokio::task::spawn_blocking(move || {
+        cluster.migrate_slots(from, to, first..=first + 1000);
+        cluster
+    })
+    .await
+    .unwrap();
+    load.await.unwrap();
+    for key in &keys {
+        assert_eq!(limiter.peek(key).await.unwrap().remaining, 1000 - 51, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn cl_12_a_slot_without_an_owner_degrades_only_its_keys() {
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    let limiter = hasty(&cluster.url(), "1000/d");
+    let keys = keys(60);
+    let calls = keys.iter().map(|key| (key, 1));
+    let _ = client(&cluster.url(), FailurePolicy::Raise)
+        .limiter("case", "1000/d")
+        .unwrap()
+        .check_many(calls)
+        .await
+        .unwrap();
+    until_normal(&limiter, &keys, 5 * SECOND).await;
+    let slot = slot_of(&cluster, &keys[0]);
+    let owner = cluster.master_of_slot(slot).unwrap();
+    cluster.del_slots(slot..=slot);
+    let started = Instant::now();
+    let decision = limiter.check(&keys[0]).await.unwrap();
+    assert_eq!(decision.reason, Some(ErrorKind::Cluster), "{decision:?}");
+    assert!(started.elapsed() < SECOND / 2);
+    let others: Vec<String> = keys.iter().filter(|key| slot_of(&cluster, key) != slot).cloned().collect();
+    assert!(others.len() > 40);
+    until_normal(&limiter, &others, SECOND).await;
+    cluster.add_slots(owner, slot..=slot);
+    until_normal(&limiter, &keys, 2 * SECOND).await;
+}
+
+#[tokio::test]
+async fn sc_04_each_node_may_forget_its_scripts() {
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    let client = client(&cluster.url(), FailurePolicy::Raise);
+    let limiter = client.limiter("case", "1000/20000d").unwrap();
+    let keys = keys(300);
+    for _ in 0..3 {
+        cluster.flush_scripts();
+        let decisions = limiter.check_many(keys.iter().map(|key| (key, 1))).await.unwrap();
+        assert!(decisions.iter().all(|decision| decision.allowed && !decision.degraded()));
+    }
+    for key in &keys {
+        assert_eq!(limiter.peek(key).await.unwrap().remaining, 997, "{key}");
+    }
+    assert!(client.stats().reloads >= 9, "{:?}", client.stats());
+}
+
+#[tokio::test]
+async fn a_slot_that_is_half_moved_is_served_from_both_nodes() {
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    let limiter = client(&cluster.url(), FailurePolicy::Raise)
+        .limiter("case", "1000/20000d + sliding-window 999/20000d")
+        .unwrap();
+    let keys = keys(640);
+    let all = |amount: u64| limiter.check_many(keys.iter().map(move |key| (key.clone(), amount)));
+    assert!(all(1).await.unwrap().iter().all(|decision| decision.allowed));
+    let slot = slot_of(&cluster, &keys[0]);
+    let from = cluster.master_of_slot(slot).unwrap();
+    let to = *cluster.masters().iter().find(|master| **master != from).unwrap();
+    cluster.begin_migration(slot, from, to);
+    // Both keys of one caller's key move, those of the others stay.
+    let stored: Vec<String> = cluster.node(from).command(&["KEYS", &format!("*:={}", keys[0])]);
+    assert_eq!(stored.len(), 2);
+    cluster.migrate_keys(from, to, &stored);
+    cluster.node(to).command::<(), _>(&["SCRIPT", "FLUSH"]);
+    assert!(all(1).await.unwrap().iter().all(|decision| decision.allowed && !decision.degraded()));
+    cluster.finish_migration(slot, from, to);
+    for key in &keys {
+        assert_eq!(limiter.peek(key).await.unwrap().limits[0].remaining, 998, "{key}");
+    }
+}
