@@ -1,5 +1,6 @@
 //! What a limiter answers.
 
+use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -46,10 +47,11 @@ pub struct Decision {
     /// The burst or count of the tightest Limit: of those that denied the one with the longest wait, else the one with the
     /// least remaining.
     pub limit: u64,
-    /// Whole tokens that a further call could take right now, of the tightest Limit.
+    /// Whole tokens that a further call could take right now, of the tightest Limit. Under `Open` the whole limit, which then
+    /// nobody counts.
     pub remaining: u64,
     /// Zero when allowed; else the shortest wait after which the same call would pass if nobody else took any;
-    /// `None` when it never will.
+    /// `None` when it never will. Under `Closed` the time until the store is tried again.
     pub retry_after: Option<Duration>,
     /// Time until the key is as new.
     pub reset_after: Duration,
@@ -57,7 +59,7 @@ pub struct Decision {
     pub source: Source,
     /// Why the store did not decide, when [`degraded`](Self::degraded).
     pub reason: Option<ErrorKind>,
-    /// Index of the Limit that denied, among [`limits`](Self::limits).
+    /// Index of the Limit that denied, among [`limits`](Self::limits); none when allowed, or denied by `Closed`.
     pub denied_by: Option<usize>,
     /// The same for each Limit, in the order in which they were given.
     pub limits: LimitDecisions,
@@ -113,7 +115,7 @@ pub struct LimitDecision {
 }
 
 /// The [`LimitDecision`] of each Limit, in the order in which they were given. Reads like a slice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitDecisions {
     list: [LimitDecision; MAX_LIMITS],
     len: usize,
@@ -123,6 +125,12 @@ impl LimitDecisions {
     pub(crate) fn push(&mut self, decision: LimitDecision) {
         self.list[self.len] = decision;
         self.len += 1;
+    }
+}
+
+impl fmt::Debug for LimitDecisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 

@@ -17,6 +17,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! If the store cannot decide within 50 ms, [`FailurePolicy::Open`] allows the call unless another policy is chosen. With a
+//! `tracing` subscriber one warning is logged when the policy takes over, and one line when the store decides again.
+//!
 //! Calls of `redis://` need a Tokio runtime with timers and I/O; those of `memory://` need none, unless they have to wait.
 
 mod algorithm;

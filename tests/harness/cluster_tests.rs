@@ -33,9 +33,7 @@ fn fill(cluster: &Cluster, slot_key: &str, count: usize) -> (u16, usize, Vec<Str
 
 #[test]
 fn masters_share_the_slots_and_replicas_follow() {
-    let begin = Instant::now();
     let mut cluster = Cluster::start(default_kind(), 3, 1);
-    println!("3+3 ready after {:?}", begin.elapsed());
     assert_eq!((cluster.masters(), cluster.replicas()), (vec![0, 1, 2], vec![3, 4, 5]));
     assert_eq!((cluster.replicas_of(1), cluster.nodes().len()), (vec![4], 6));
     assert_eq!(cluster.slots_of(0), [0..=5460]);
@@ -46,10 +44,8 @@ fn masters_share_the_slots_and_replicas_follow() {
     cluster.failover(owner + 3);
     assert!(cluster.masters().contains(&(owner + 3)) && cluster.replicas_of(owner + 3) == [owner]);
 
-    let begin = Instant::now();
     cluster.node_mut(owner + 3).kill_hard();
     cluster.wait_promoted(owner);
-    println!("replaced after {:?}", begin.elapsed());
     assert_eq!(get(&cluster, owner, &keys[0]).unwrap().as_deref(), Some("v"));
     cluster.node_mut(owner + 3).restart();
     eventually(&cluster, || cluster.replicas_of(owner) == [owner + 3]);
@@ -85,11 +81,9 @@ fn slots_move_while_they_are_served() {
     cluster.begin_migration(slot, to, from);
     cluster.cancel_migration(slot, to, from);
     assert!(get(&cluster, to, &keys[0]).unwrap().is_some());
-    let begin = Instant::now();
     cluster.migrate_slots(to, from, slot..=slot);
     let first = *cluster.slots_of(0)[0].start();
     cluster.migrate_slots(0, 1, first..=first + 299);
-    println!("301 slots moved after {:?}", begin.elapsed());
     assert_eq!(cluster.master_of_slot(first + 299), Some(1));
 }
 
@@ -116,30 +110,16 @@ fn play_slots_without_owner(full_coverage: bool) {
 
 #[test]
 fn nodes_join_and_leave() {
-    let t = Instant::now();
     let mut cluster = Cluster::start(default_kind(), 1, 0);
-    println!("{:?}", t.elapsed());
-    let seed = cluster.seed_url(1);
-    println!("{:?}", t.elapsed());
-    assert_eq!(cluster.url(), seed);
-    println!("{:?}", t.elapsed());
+    assert_eq!(cluster.url(), cluster.seed_url(1));
     let (slot, _, keys) = fill(&cluster, "a", 3);
-    println!("{:?}", t.elapsed());
     let new = cluster.add_node();
-    println!("{:?}", t.elapsed());
-    cluster.migrate_slots(0, new, 0..=SLOTS - 1);
-    println!("{:?}", t.elapsed());
+    assert!(cluster.url().ends_with(&format!(",127.0.0.1:{}", cluster.node(new).port())));
+    cluster.migrate_slots(0, new, slot..=slot + 99);
     assert!(get(&cluster, new, &keys[2]).unwrap().is_some());
-    println!("{:?}", t.elapsed());
-    let replica = cluster.add_replica(new);
-    println!("{:?}", t.elapsed());
-    assert_eq!((cluster.master_of_slot(slot), cluster.replicas_of(new)), (Some(new), vec![replica]));
-    println!("{:?}", t.elapsed());
-    cluster.forget_node(0);
-    println!("{:?}", t.elapsed());
-    assert!(!cluster.url().contains(&cluster.node(0).port().to_string()));
-    println!("{:?}", t.elapsed());
-    assert_eq!(cluster.view_of(new).len(), 2);
+    cluster.migrate_slots(new, 0, slot..=slot + 99);
+    cluster.forget_node(new);
+    assert_eq!((cluster.url(), cluster.view_of(0).len()), (cluster.seed_url(1), 1));
 }
 
 /// How the first of two masters redirects to the second.
@@ -175,8 +155,10 @@ fn nodes_name_themselves_as_the_options_say() {
 }
 
 #[test]
-fn scripts_are_forgotten_everywhere() {
-    let cluster = Cluster::start(default_kind(), 1, 1);
+fn replicas_join_and_scripts_are_forgotten_everywhere() {
+    let mut cluster = Cluster::start(default_kind(), 1, 0);
+    let replica = cluster.add_replica(0);
+    assert_eq!(cluster.replicas_of(0), [replica]);
     let load = ["SCRIPT", "LOAD", "return 1"];
     let sha: Vec<String> = cluster.nodes().iter().map(|node| node.command(&load)).collect();
     cluster.flush_scripts();

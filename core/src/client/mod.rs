@@ -2,6 +2,7 @@
 
 mod builder;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::store::Pong;
 /// assert!(api.check("user:42").await?.allowed);
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Client {
     guard: Arc<Guard>,
     options: Options,
@@ -42,7 +43,8 @@ impl Client {
         ClientBuilder::new(url.into())
     }
 
-    /// A limiter: a name and 1 to 4 Limits, given as text, as [`Limit`](crate::Limit)s or as [`Limits`].
+    /// A limiter: a name and 1 to 4 Limits, given as text, as one [`Limit`](crate::Limit), as an array, slice or vector of
+    /// them, or as [`Limits`].
     /// Two limiters of one name share state.
     /// # Errors
     /// [`ErrorKind::InvalidLimit`](crate::ErrorKind::InvalidLimit) for Limits that cannot be, [`ErrorKind::InvalidOptions`](crate::ErrorKind::InvalidOptions) for a name that is empty or longer
@@ -83,5 +85,15 @@ impl Client {
     /// Closes the connections, for all clones. Every call afterwards is the error [`ErrorKind::Closed`](crate::ErrorKind::Closed).
     pub fn close(&self) {
         self.guard.close();
+    }
+}
+
+/// Without the keys of callers that are in memory.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("timeout", &self.options.timeout)
+            .field("on_failure", &self.options.on_failure)
+            .finish_non_exhaustive()
     }
 }

@@ -177,7 +177,9 @@ impl Limiter {
 
     /// Gives back `n` tokens: the newest of the current window, never above full. Answers like [`peek`](Self::peek).
     ///
-    /// In a sliding window it costs the server some time for every hit that is given back.
+    /// In a sliding window it costs the server some time for every hit that is given back. While the store is away nothing is
+    /// given back there, whatever the policy: then [`Decision::degraded`] is true.
+    ///
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
@@ -194,6 +196,9 @@ impl Limiter {
     }
 
     /// Forgets what the key has used up. Answers like [`peek`](Self::peek).
+    ///
+    /// While the store is away nothing is reset there, whatever the policy: then [`Decision::degraded`] is true.
+    ///
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {

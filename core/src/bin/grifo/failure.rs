@@ -75,7 +75,9 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     }
     let styled = error.render();
     let text = if Paint::of_stderr().is_on() { styled.ansi().to_string() } else { styled.to_string() };
-    eprint!("{}", without_credentials(&text));
+    // Help shows the form of a URL, and quotes nobody's.
+    let is_help = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    eprint!("{}", if is_help { text } else { without_credentials(&text) });
     ExitCode::from(USAGE)
 }
 
