@@ -2,15 +2,16 @@
 
 use std::ops::RangeInclusive;
 
-use redis::{Connection, Pipeline};
+use redis::{Cmd, Connection};
 
 use crate::cluster::Cluster;
 use crate::wait;
 
 /// How many keys go with one command.
 const BATCH: usize = 100;
-/// How many slots are on the move at the same time: a node saves its configuration once for all of them.
-const SLOTS_AT_ONCE: usize = 64;
+/// How many slots are on the move at the same time. Every change is saved, and Valkey also waits for the replicas:
+/// one after the other would take long.
+const MOVERS: usize = 16;
 /// The target refuses or blocks for at most this long, in milliseconds.
 const MIGRATE_TIMEOUT: usize = 5000;
 
@@ -34,18 +35,18 @@ impl<'a> Mover<'a> {
         }
     }
 
-    fn begin(&mut self, slots: &[u16]) {
+    fn begin(&mut self, slot: u16) {
         // The target first: a client that is sent there must be let in.
-        self.run(&setslot(slots, "IMPORTING", Some(&self.from.1)), Side::To);
-        self.run(&setslot(slots, "MIGRATING", Some(&self.to.1)), Side::From);
+        self.run(&setslot(slot, "IMPORTING", Some(&self.from.1)), Side::To);
+        self.run(&setslot(slot, "MIGRATING", Some(&self.to.1)), Side::From);
     }
 
-    fn run(&mut self, commands: &Pipeline, side: Side) {
+    fn run(&mut self, command: &Cmd, side: Side) {
         let connection = match side {
             Side::From => &mut self.from.0,
             Side::To => &mut self.to.0,
         };
-        commands.exec(connection).unwrap_or_else(|e| panic!("{e}\n{}", self.cluster.logs()));
+        command.exec(connection).unwrap_or_else(|e| panic!("{e}\n{}", self.cluster.logs()));
     }
 
     fn move_all(&mut self, slot: u16) {
@@ -70,20 +71,18 @@ impl<'a> Mover<'a> {
         for key in keys {
             command.arg(key.as_ref());
         }
-        let mut commands = Pipeline::new();
-        commands.add_command(command);
-        self.run(&commands, Side::From);
+        self.run(&command, Side::From);
     }
 
-    fn finish(&mut self, slots: &[u16]) {
-        slots.iter().for_each(|slot| self.move_all(*slot));
-        let commands = setslot(slots, "NODE", Some(&self.to.1));
+    fn finish(&mut self, slot: u16) {
+        self.move_all(slot);
+        let command = setslot(slot, "NODE", Some(&self.to.1));
         // The target first: were the source first, both would send clients to each other.
-        self.run(&commands, Side::To);
-        self.run(&commands, Side::From);
+        self.run(&command, Side::To);
+        self.run(&command, Side::From);
         for other in &mut self.other_masters {
             // It may know by now, or be dead: it hears of the change anyway.
-            let _ = commands.exec(other);
+            let _ = command.exec(other);
         }
     }
 }
@@ -94,12 +93,10 @@ enum Side {
     To,
 }
 
-fn setslot(slots: &[u16], what: &str, node: Option<&str>) -> Pipeline {
-    let mut commands = Pipeline::new();
-    for slot in slots {
-        commands.cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(what).arg(node);
-    }
-    commands
+fn setslot(slot: u16, what: &str, node: Option<&str>) -> Cmd {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SETSLOT").arg(slot).arg(what).arg(node);
+    command
 }
 
 impl Cluster {
@@ -108,11 +105,18 @@ impl Cluster {
     /// # Panics
     /// When the nodes refuse; the message holds the logs.
     pub fn migrate_slots(&self, from: usize, to: usize, slots: RangeInclusive<u16>) {
-        let mut mover = Mover::new(self, from, to);
-        for slots in slots.collect::<Vec<_>>().chunks(SLOTS_AT_ONCE) {
-            mover.begin(slots);
-            mover.finish(slots);
-        }
+        let slots: Vec<_> = slots.collect();
+        std::thread::scope(|scope| {
+            for part in slots.chunks(slots.len().div_ceil(MOVERS).max(1)) {
+                let mut mover = Mover::new(self, from, to);
+                scope.spawn(move || {
+                    for slot in part {
+                        mover.begin(*slot);
+                        mover.finish(*slot);
+                    }
+                });
+            }
+        });
         self.wait_ready();
     }
 
@@ -122,7 +126,7 @@ impl Cluster {
     /// # Panics
     /// When the nodes refuse; the message holds the logs.
     pub fn begin_migration(&self, slot: u16, from: usize, to: usize) {
-        Mover::new(self, from, to).begin(&[slot]);
+        Mover::new(self, from, to).begin(slot);
     }
 
     /// Moves some keys of a slot whose move is open.
@@ -138,7 +142,7 @@ impl Cluster {
     /// # Panics
     /// When the nodes refuse; the message holds the logs.
     pub fn finish_migration(&self, slot: u16, from: usize, to: usize) {
-        Mover::new(self, from, to).finish(&[slot]);
+        Mover::new(self, from, to).finish(slot);
         self.wait_ready();
     }
 
@@ -148,8 +152,8 @@ impl Cluster {
     /// When the nodes refuse; the message holds the logs.
     pub fn cancel_migration(&self, slot: u16, from: usize, to: usize) {
         let mut mover = Mover::new(self, from, to);
-        mover.run(&setslot(&[slot], "STABLE", None), Side::From);
-        mover.run(&setslot(&[slot], "STABLE", None), Side::To);
+        mover.run(&setslot(slot, "STABLE", None), Side::From);
+        mover.run(&setslot(slot, "STABLE", None), Side::To);
     }
 
     /// Takes slots from their owner, so that nobody serves them; waits until everyone knows.

@@ -131,23 +131,19 @@ fn redirection(options: ClusterOptions) -> (String, String) {
 }
 
 #[test]
-fn addresses_can_be_ipv6() {
-    let password = Some("secret".to_owned());
-    let options = ClusterOptions { ipv6: true, password, ..ClusterOptions::new(default_kind(), 2, 0) };
-    let (moved, url) = redirection(options);
-    assert!(moved.contains("::1:") && url.starts_with("redis+cluster://:secret@[::1]:"), "{moved} {url}");
-}
-
-#[test]
 fn nodes_name_themselves_as_the_options_say() {
-    if installed()[0].version.0 < 7 {
-        return;
-    }
+    let base = || ClusterOptions::new(default_kind(), 2, 0);
     let expected = [(Endpoint::Hostname, " localhost:"), (Endpoint::MissingHostname, " ?:"), (Endpoint::Unknown, " :")];
+    let know_names = installed()[0].version.0 >= 7;
     std::thread::scope(|scope| {
-        for (endpoint, address) in expected {
+        scope.spawn(|| {
+            let password = Some("secret".to_owned());
+            let (moved, url) = redirection(ClusterOptions { ipv6: true, password, ..base() });
+            assert!(moved.contains("::1:") && url.starts_with("redis+cluster://:secret@[::1]:"), "{moved} {url}");
+        });
+        for (endpoint, address) in expected.into_iter().filter(|_| know_names) {
             scope.spawn(move || {
-                let (moved, _) = redirection(ClusterOptions { endpoint, ..ClusterOptions::new(default_kind(), 2, 0) });
+                let (moved, _) = redirection(ClusterOptions { endpoint, ..base() });
                 assert!(moved.contains(address), "{endpoint:?}: {moved}");
             });
         }

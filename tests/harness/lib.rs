@@ -5,6 +5,8 @@
 //! | [`server_binary`] | which servers this machine has, and where |
 //! | [`server`] | starts, stops, freezes, kills and restarts one server |
 //! | [`cluster`] | a cluster of servers: failover, resharding, nodes that come and go |
+//! | [`cluster_options`] | passwords, addresses and coverage of a cluster |
+//! | [`cluster_view`] | what a node says about its cluster |
 //! | [`sentinel`] | a master, its replicas and the sentinels that watch them |
 //! | [`proxy`] | a TCP proxy that delays, drops, cuts, stalls or refuses |
 //! | [`tls_front`] | TLS in front of a server, with certificates of its own |
