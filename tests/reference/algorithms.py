@@ -8,6 +8,7 @@ for its Limit; `take` and `refund` give the state to store from then on.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -52,7 +53,7 @@ class LogState(State):
     latest: int  # that clock at the last write; it never steps back behind it
 
 
-class View:
+class View(ABC):
     """What one Limit says of its state now; all waits in µs."""
 
     #: None when nothing counts any more, even if something is still stored.
@@ -60,26 +61,26 @@ class View:
     remaining: int
     reset_after: int
 
-    def __init__(self, limit: Limit, state: State | None, now: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def __init__(self, limit: Limit, state: State | None, now: int) -> None: ...
 
     @staticmethod
-    def heal(limit: Limit, state: State, now: int) -> State:
-        raise NotImplementedError
+    @abstractmethod
+    def heal(limit: Limit, state: State, now: int) -> State: ...
 
-    def passes(self, cost: int) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def passes(self, cost: int) -> bool: ...
 
+    @abstractmethod
     def retry_after(self, cost: int) -> int:
         """The wait until a cost that does not pass now would pass."""
-        raise NotImplementedError
 
-    def take(self, cost: int) -> State:
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, cost: int) -> State: ...
 
+    @abstractmethod
     def refund(self, amount: int) -> State | None:
         """Only asked when `live` is not None."""
-        raise NotImplementedError
 
 
 class TokenBucket(View):
