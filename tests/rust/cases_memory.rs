@@ -101,23 +101,25 @@ async fn freed(server: &Server) {
     eventually("nothing left to free", Duration::from_secs(5), async || pending()).await;
 }
 
-/// A log of as many hits as it takes to fill the limit, each at a time of its own: the first call, with other times.
-async fn fill(server: &Server, limiter: &Limiter, start: Duration) {
-    let (decision, lines) = Monitor::record_async(server, check_at(limiter, start, "full", 1)).await;
+/// A log of many hits, each at a time of its own: the first call, with other times and costs.
+async fn fill(server: &Server, limiter: &Limiter, start: Duration, cost: fn(u64) -> u64) {
+    let (decision, lines) = Monitor::record_async(server, check_at(limiter, start, "full", cost(0))).await;
     assert!(decision.allowed);
     let call = lines.iter().find(|line| line.name() == "EVALSHA").unwrap();
     let time = call.args.iter().position(|arg| *arg == start.as_micros().to_string().as_bytes()).unwrap();
+    let (before, operation, after) = (&call.args[1..time], &call.args[time + 1], &call.args[time + 3..]);
     let mut connection = server.connection().unwrap();
     let later: Vec<u64> = (1..HITS).collect();
     for part in later.chunks(1000) {
         let mut pipeline = redis::pipe();
         for index in part {
             let now = (start + Duration::from_millis(*index)).as_micros().to_string();
-            pipeline.cmd("EVALSHA").arg(&call.args[1..time]).arg(now).arg(&call.args[time + 1..]).ignore();
+            pipeline.cmd("EVALSHA").arg(before).arg(now).arg(operation).arg(cost(*index)).arg(after).ignore();
         }
         pipeline.exec(&mut connection).unwrap();
     }
     assert_eq!(peek_at(limiter, start + Duration::from_millis(HITS), "full").await.remaining, 0);
+    assert_eq!(server.command::<u64, _>(&[b"ZCARD".as_slice(), &stored_keys(server)[0]]), HITS);
 }
 
 /// Copies the full log to the places of other keys, each of which has been hit once.
@@ -153,7 +155,7 @@ async fn mm_04_a_long_log_costs_as_much_as_a_short_one() {
     }
     let limiter = place.limiter("sliding-window 70000/d");
     let start = server_time(server);
-    fill(server, &limiter, start).await;
+    fill(server, &limiter, start, |_| 1).await;
     let copies = copies(server, &limiter, start, 8).await;
     let now = start + Duration::from_millis(HITS);
 
@@ -199,6 +201,42 @@ async fn mm_04_a_long_log_costs_as_much_as_a_short_one() {
     }
     // No more, since a server that shares one heap among its threads waits for the one that frees.
     assert!(expired.quarter < 5.0 * BOUND, "{expired:?}");
+}
+
+/// Costs that tell little of where in a log a count is reached: the first half costs 1 a hit, the second 1 to 5.
+fn uneven(index: u64) -> u64 {
+    if index < HITS / 2 { 1 } else { 1 + index % 5 }
+}
+
+#[tokio::test]
+async fn mm_04_a_long_log_of_uneven_costs_is_searched_as_fast() {
+    let place = Place::redis();
+    let server = place.server().unwrap();
+    if server.version().0 < 7 {
+        println!("{place} does not say how long single calls took");
+        return;
+    }
+    let total: u64 = (0..HITS).map(uneven).sum();
+    let limiter = place.limiter(&format!("sliding-window {total}/d"));
+    let start = server_time(server);
+    fill(server, &limiter, start, uneven).await;
+    let now = start + Duration::from_millis(HITS);
+    let denied = costs(server, "denied hit, uneven log", async {
+        for index in 0..300 {
+            let cost = 1 + index * total / 300;
+            let decision = check_at(&limiter, now, "full", cost).await;
+            // The wait until the hit with which the count is reached no longer counts.
+            let mut counted = 0;
+            let reaching = (0..HITS).find(|index| {
+                counted += uneven(*index);
+                counted >= cost
+            });
+            let wait = DAY - Duration::from_millis(HITS - reaching.unwrap());
+            assert_eq!((decision.allowed, decision.retry_after), (false, Some(wait)));
+        }
+    })
+    .await;
+    stays_small(&denied, "denied");
 }
 
 /// The same calls on a log of 100 hits.
