@@ -1,5 +1,6 @@
 //! Assembles the scripts from `limit.lua` and the algorithms: one script with every algorithm, and for each algorithm
-//! a shorter one that knows no other, since a script defines all its functions anew at every call.
+//! a shorter one that knows no other, since a script defines all its functions anew at every call. Beside them stands the
+//! script for the record of partitions.
 //! Comments and indentation stay behind.
 
 use std::fmt::Write as _;
@@ -12,24 +13,25 @@ const ALGORITHMS: [&str; 4] = ["token_bucket", "fixed_window", "sliding_window",
 
 fn main() {
     println!("cargo::rerun-if-changed=.");
-    let mut generated = script("limit", &ALGORITHMS);
+    let mut generated = script("limit", "Judges Limits of every algorithm.", &assemble(&ALGORITHMS));
     for algorithm in ALGORITHMS {
-        generated.push_str(&script(algorithm, &[algorithm]));
+        generated.push_str(&script(algorithm, "Judges Limits of this algorithm.", &assemble(&[algorithm])));
     }
+    let mut partitions = String::new();
+    push_code(&mut partitions, &read("partitions"));
+    generated.push_str(&script("partitions", "Tells and records how many partitions there are.", &partitions));
     let target = Path::new(&env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("scripts.rs");
     fs::write(target, generated).expect("the output folder is writable");
 }
 
 /// The Rust constant for one script.
-fn script(name: &str, algorithms: &[&str]) -> String {
-    let source = assemble(algorithms);
+fn script(name: &str, what: &str, source: &str) -> String {
     let mut sha1 = String::new();
     for byte in Sha1::digest(source.as_bytes()) {
         write!(sha1, "{byte:02x}").expect("writing to a string");
     }
     format!(
-        "/// Judges Limits of: {}.\npub const {}: Script = Script {{ name: {name:?}, source: {source:?}, sha1: {sha1:?} }};\n",
-        algorithms.join(", "),
+        "/// {what}\npub const {}: Script = Script {{ name: {name:?}, source: {source:?}, sha1: {sha1:?} }};\n",
         name.to_uppercase()
     )
 }

@@ -102,17 +102,10 @@ impl ErrorKind {
         }
     }
 
-    /// Whether the failure policy answers for it: the store is at fault, not the caller.
+    /// Whether the failure policy answers for it, when a store brings it up: [`InvalidOptions`](Self::InvalidOptions) are
+    /// then those that do not fit what the store has recorded.
     pub(crate) const fn is_of_the_store(self) -> bool {
-        !matches!(
-            self,
-            Self::InvalidLimit
-                | Self::InvalidKey
-                | Self::InvalidCost
-                | Self::InvalidOptions
-                | Self::Closed
-                | Self::Internal
-        )
+        !matches!(self, Self::InvalidLimit | Self::InvalidKey | Self::InvalidCost | Self::Closed | Self::Internal)
     }
 }
 

@@ -18,8 +18,10 @@ const LONGEST_NAME: usize = 255;
 const LONGEST_PREFIX: usize = 64;
 /// The format of the stored state; another format means another number.
 const FORMAT: u8 = b'1';
-/// How many partitions there are.
-pub(crate) const PARTITIONS: usize = 64;
+/// How many partitions there may be at most.
+pub(crate) const MOST_PARTITIONS: usize = TAGS.len();
+/// The slots of all partitions, however many there are, lie on multiples of this.
+pub(crate) const SLOT_SPACING: u16 = (SLOTS / MOST_PARTITIONS) as u16;
 /// Hash slots of a cluster.
 const SLOTS: usize = 16_384;
 
@@ -50,30 +52,56 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The hash tag of the partition that a key belongs to, by the key alone: all limits of one key live in one slot.
-fn tag(key: &[u8]) -> &'static str {
-    TAGS[partition_of(key) * (TAGS.len() / PARTITIONS)]
+/// How many partitions the keys of a store are divided into: a power of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Partitions(u16);
+
+impl Partitions {
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`] for a number that is no power of two, or too large.
+    pub(crate) fn new(count: u16) -> Result<Self, Error> {
+        if !count.is_power_of_two() || usize::from(count) > MOST_PARTITIONS {
+            let message = format!("partitions must be a power of two up to {MOST_PARTITIONS}, not {count}");
+            return Err(Error::new(ErrorKind::InvalidOptions, message));
+        }
+        Ok(Self(count))
+    }
+
+    pub(crate) const fn count(self) -> u16 {
+        self.0
+    }
+
+    /// The partition that a key belongs to, by the key alone: all limits of one key live in one slot.
+    pub(crate) fn of(self, key: &[u8]) -> usize {
+        xxh3_64(key) as usize % usize::from(self.0)
+    }
+
+    /// The hash slot in which all keys of a partition live.
+    pub(crate) const fn slot(self, partition: usize) -> u16 {
+        (partition * (SLOTS / self.0 as usize)) as u16
+    }
+
+    /// The hash tag of the partition that a key belongs to.
+    fn tag(self, key: &[u8]) -> &'static str {
+        TAGS[self.of(key) * (MOST_PARTITIONS / usize::from(self.0))]
+    }
 }
 
-/// The partition that a key belongs to.
-pub(crate) fn partition_of(key: &[u8]) -> usize {
-    xxh3_64(key) as usize % PARTITIONS
-}
-
-/// The hash slot in which all keys of a partition live.
-pub(crate) const fn slot_of_partition(partition: usize) -> u16 {
-    (partition * (SLOTS / PARTITIONS)) as u16
+impl Default for Partitions {
+    fn default() -> Self {
+        Self(64)
+    }
 }
 
 /// The name under which the state of one Limit of one key is stored:
 /// `PREFIX:{TAG}:FORMAT ALGORITHM:PERIOD:LENGTH:LIMITER:KEY`, without the blank.
 /// The period is in milliseconds, LENGTH is that of the limiter's name. KEY is `=` and the key itself, or, where that is
 /// longer than 64 bytes, `#` and its SHA-256 in hexadecimal digits. Whatever the bytes, no two tuples share a name.
-pub(crate) fn stored_key(prefix: &str, limiter: &str, limit: &Limit, key: &[u8]) -> Vec<u8> {
+pub(crate) fn stored_key(prefix: &str, partitions: Partitions, limiter: &str, limit: &Limit, key: &[u8]) -> Vec<u8> {
     let mut stored = Vec::with_capacity(prefix.len() + limiter.len() + key.len().min(LONGEST_STORED) + 40);
     stored.extend_from_slice(prefix.as_bytes());
     stored.extend_from_slice(b":{");
-    stored.extend_from_slice(tag(key).as_bytes());
+    stored.extend_from_slice(partitions.tag(key).as_bytes());
     stored.extend_from_slice(b"}:");
     push_suffix(&mut stored, limiter, limit, key);
     stored
@@ -103,9 +131,9 @@ pub(crate) fn push_suffix(stored: &mut Vec<u8>, limiter: &str, limit: &Limit, ke
     }
 }
 
-/// A key of grifo's own, beside those of the callers, in the partition of its name.
+/// A key of grifo's own, beside those of the callers, in slot 0: the first partition's, however many there are.
 pub(crate) fn helper_key(prefix: &str, name: &str) -> String {
-    format!("{prefix}:{{{}}}:{}helper:{name}", tag(name.as_bytes()), char::from(FORMAT))
+    format!("{prefix}:{{{}}}:{}helper:{name}", TAGS[0], char::from(FORMAT))
 }
 
 fn push_number(stored: &mut Vec<u8>, number: u64) {
@@ -124,7 +152,7 @@ mod tests {
 
     fn name(limiter: &str, key: &[u8]) -> Vec<u8> {
         let limit = Limit::token_bucket(1, Duration::from_secs(1)).unwrap();
-        stored_key("grifo", limiter, &limit, key)
+        stored_key("grifo", Partitions::default(), limiter, &limit, key)
     }
 
     #[test]
@@ -175,8 +203,9 @@ mod tests {
 
     #[test]
     fn keys_spread_over_the_partitions_whatever_their_braces() {
-        let tags: HashSet<_> = (0..1000).map(|n| tag(format!("u{{same}}{n}").as_bytes())).collect();
-        assert_eq!(tags.len(), PARTITIONS);
+        let partitions = Partitions::default();
+        let tags: HashSet<_> = (0..1000).map(|n| partitions.tag(format!("u{{same}}{n}").as_bytes())).collect();
+        assert_eq!(tags.len(), 64);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The scripts that grifo runs inside Redis and Valkey, each with the SHA-1 that EVALSHA names it by.
 //!
 //! Every algorithm is written once, in a `.lua` file of its own; the build puts them together into the
-//! few scripts that are sent: [`LIMIT`] judges every algorithm, the others one each, which is faster.
+//! few scripts that are sent: [`LIMIT`] judges every algorithm, others one each, which is faster. [`PARTITIONS`] tells into how
+//! many partitions a store's keys are divided.
 
 /// A script as it is sent to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Script {
-    /// Which algorithms it knows: the name of one, or `limit` for all.
+    /// Its name: that of the algorithm that it judges, `limit` for all of them, or `partitions`.
     pub name: &'static str,
     /// The source, as EVAL sends it.
     pub source: &'static str,

@@ -91,7 +91,7 @@ impl Drop for Place {
         if !server.is_running() {
             return;
         }
-        for key in stored_keys(server) {
+        for key in every_key(server) {
             assert_ne!(pttl(server, &key), -1, "{} has no TTL", String::from_utf8_lossy(&key));
         }
     }
@@ -102,10 +102,18 @@ pub fn patient(url: &str) -> ClientBuilder {
     Client::builder(url).timeout(PATIENCE).on_failure(FailurePolicy::Raise)
 }
 
-/// All keys of a server.
+/// All keys of a server, those of grifo's own use among them.
+#[must_use]
+pub fn every_key(server: &Server) -> Vec<Vec<u8>> {
+    server.command(&["KEYS", "*"])
+}
+
+/// The keys of a server that hold the state of a Limit.
 #[must_use]
 pub fn stored_keys(server: &Server) -> Vec<Vec<u8>> {
-    server.command(&["KEYS", "*"])
+    let mut keys = every_key(server);
+    keys.retain(|key| !String::from_utf8_lossy(key).contains("}:1helper:"));
+    keys
 }
 
 /// The only key of a server.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use grifo::testing::ManualClock;
 use grifo::{Client, Error, ErrorKind, FailurePolicy};
+use grifo_tests::case::stored_key;
 use grifo_tests::{Server, ServerKind, server_binary};
 
 const TESTED: [&str; 6] = ["rust", "toml", "sh", "text", "acl", "conf"];
@@ -194,9 +195,8 @@ async fn bytes(server: &Server, algorithm: &str, hits: usize) -> f64 {
     for _ in 0..hits {
         assert!(api.check("user:42").await.expect("an answer").allowed);
     }
-    let keys: Vec<String> = server.command(&["KEYS", "*"]);
-    assert_eq!(keys.len(), 1);
-    server.command::<f64, _>(&["MEMORY", "USAGE", &keys[0], "SAMPLES", "0"])
+    let key = stored_key(server);
+    server.command::<f64, _>(&[b"MEMORY".as_slice(), b"USAGE", &key, b"SAMPLES", b"0"])
 }
 
 #[tokio::test]

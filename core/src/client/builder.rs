@@ -8,12 +8,12 @@ use super::Client;
 use crate::clock::{Clock, MonotonicClock};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{FailurePolicy, Fallback, Guard, Options, Share, check_share, check_timeout};
-use crate::key::check_prefix;
+use crate::key::{Partitions, check_prefix};
 use crate::limit::MAX_LIMITS;
 use crate::store::AnyStore;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::address::{Address, CLUSTER_SCHEME};
-use crate::store::redis::{ClusterStore, RedisStore};
+use crate::store::redis::{Access, ClusterStore, RedisStore};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -30,6 +30,7 @@ pub struct ClientBuilder {
     on_failure: FailurePolicy,
     fallback_share: Option<f64>,
     prefix: String,
+    partitions: Option<u16>,
     max_keys: usize,
     clock: Option<Arc<dyn Clock>>,
 }
@@ -43,6 +44,7 @@ impl ClientBuilder {
             on_failure: FailurePolicy::default(),
             fallback_share: None,
             prefix: DEFAULT_PREFIX.to_owned(),
+            partitions: None,
             max_keys: DEFAULT_MAX_KEYS,
             clock: None,
         }
@@ -79,6 +81,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Into how many partitions the keys of the store are divided, each with a hash slot of its own: a power of two, at
+    /// least 16 for each master of a cluster, at most 4096. Default: as the store has recorded under the prefix, else 64.
+    /// Where it has recorded another number, the failure policy answers every call, with the reason
+    /// [`ErrorKind::InvalidOptions`]. To change the number, choose another prefix.
+    pub const fn partitions(mut self, partitions: u16) -> Self {
+        self.partitions = Some(partitions);
+        self
+    }
+
     /// How many keys are kept in memory, by `memory://` and by the local fallback, each as often as its limiter has Limits;
     /// at least 4. Default 100,000, at about 250 bytes each; a sliding window adds 16 bytes for each hit.
     pub const fn max_keys(mut self, max_keys: usize) -> Self {
@@ -97,6 +108,7 @@ impl ClientBuilder {
     /// [`ErrorKind::InvalidOptions`] for a URL or an option that cannot be.
     pub fn build(self) -> Result<Client, Error> {
         check_prefix(&self.prefix)?;
+        let partitions = self.partitions.map(Partitions::new).transpose()?;
         check_timeout("timeout", self.timeout)?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         self.fallback_share.map_or(Ok(()), check_share)?;
@@ -104,7 +116,7 @@ impl ClientBuilder {
             return Err(invalid(format!("max_keys must be at least {MAX_LIMITS}, the most limits of one key")));
         }
         let local_clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
-        let (store, clock) = self.store(&local_clock)?;
+        let (store, clock) = self.store(partitions, &local_clock)?;
         let options = Options {
             timeout: self.timeout,
             on_failure: self.on_failure,
@@ -114,7 +126,11 @@ impl ClientBuilder {
         Ok(Client { guard: Arc::new(Guard::new(store, fallback, clock)), options })
     }
 
-    fn store(&self, local_clock: &Arc<dyn Clock>) -> Result<(AnyStore, Arc<dyn Clock>), Error> {
+    fn store(
+        &self,
+        partitions: Option<Partitions>,
+        local_clock: &Arc<dyn Clock>,
+    ) -> Result<(AnyStore, Arc<dyn Clock>), Error> {
         if let Some(rest) = self.url.strip_prefix("memory:") {
             if !matches!(rest, "//" | "///") {
                 return Err(invalid("memory:// takes nothing behind it"));
@@ -125,13 +141,14 @@ impl ClientBuilder {
         if self.clock.is_some() {
             return Err(invalid("a clock can be set for memory:// alone; in Redis the server's time counts"));
         }
+        let access = Access::new(self.connect_timeout);
         if self.url.starts_with(CLUSTER_SCHEME) {
             let seeds = Address::parse_cluster(&self.url)?;
-            let store = ClusterStore::new(seeds, self.prefix.clone(), self.connect_timeout);
+            let store = ClusterStore::new(seeds, self.prefix.clone(), partitions, access);
             return Ok((AnyStore::Cluster(store), Arc::clone(local_clock)));
         }
         let address = Address::parse(&self.url)?;
-        let store = RedisStore::new(address, self.prefix.clone(), self.connect_timeout);
+        let store = RedisStore::new(address, self.prefix.clone(), partitions, access);
         Ok((AnyStore::Redis(store), Arc::clone(local_clock)))
     }
 }
@@ -145,6 +162,7 @@ impl fmt::Debug for ClientBuilder {
             .field("on_failure", &self.on_failure)
             .field("fallback_share", &self.fallback_share)
             .field("prefix", &self.prefix)
+            .field("partitions", &self.partitions)
             .field("max_keys", &self.max_keys)
             .finish_non_exhaustive()
     }

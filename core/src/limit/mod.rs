@@ -213,6 +213,14 @@ impl Limit {
     pub(crate) const fn full(&self) -> u64 {
         self.burst * self.num()
     }
+
+    /// The longest that a key may take to be as new.
+    pub(crate) const fn longest_reset(&self) -> Duration {
+        match self.algorithm {
+            Algorithm::TokenBucket => Duration::from_micros(self.full().div_ceil(self.den()) * self.tick),
+            _ => Duration::from_micros(2 * self.period),
+        }
+    }
 }
 
 impl fmt::Display for Limit {

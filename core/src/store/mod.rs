@@ -9,7 +9,6 @@ use std::time::Instant;
 use crate::algorithm::{self, Reading};
 use crate::decision::{Decision, Source};
 use crate::error::Error;
-use crate::key::partition_of;
 use crate::limit::{Limit, MAX_LIMITS};
 
 /// What a call does to its keys.
@@ -128,7 +127,7 @@ impl AnyStore {
     pub(crate) fn lane(&self, key: &[u8]) -> usize {
         match self {
             Self::Memory(_) | Self::Redis(_) => 0,
-            Self::Cluster(_) => partition_of(key),
+            Self::Cluster(store) => store.partition_of(key),
         }
     }
 

@@ -5,18 +5,21 @@
 //! routes by slots what here is routed by partitions. A node that hangs holds up nobody but the callers of its own keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use redis::Value;
+
+use super::access::Access;
 use super::address::Address;
 use super::node::Node;
 use super::ping::ping;
+use super::record::Record;
 use super::reply::Failure;
 use super::script::Call;
 use super::topology::Topology;
 use crate::error::{Error, ErrorKind};
-use crate::key::partition_of;
-use crate::store::{Answers, Entry, Operation, Pong, Store};
+use crate::key::Partitions;
+use crate::store::{Answer, Answers, Entry, Operation, Pong, Store};
 
 /// How often a request that surely did not run is sent again, before the deadline may end it.
 const ATTEMPTS: usize = 16;
@@ -28,9 +31,101 @@ const PAUSES: usize = 6;
 /// A cluster.
 #[derive(Debug)]
 pub(crate) struct ClusterStore {
-    topology: Topology,
+    router: Arc<Router>,
     prefix: String,
-    reloads: Arc<AtomicU64>,
+    record: Record,
+    access: Arc<Access>,
+}
+
+impl ClusterStore {
+    pub(crate) fn new(seeds: Vec<Address>, prefix: String, partitions: Option<Partitions>, access: Access) -> Self {
+        let access = Arc::new(access);
+        let router = Arc::new(Router { topology: Topology::new(seeds, Arc::clone(&access)) });
+        Self { router, record: Record::new(&prefix, partitions), prefix, access }
+    }
+
+    /// How often a script had to be sent whole, since a server had forgotten it.
+    pub(crate) fn reloads(&self) -> u64 {
+        self.access.reloads()
+    }
+
+    /// When a server that is out of reach is next asked.
+    pub(crate) fn next_attempt(&self) -> Option<Instant> {
+        self.router.topology.next_attempt()
+    }
+
+    /// Which keys may share a call.
+    pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
+        self.record.partitions().of(key)
+    }
+
+    /// Decides entries of any partitions, in as many calls as that takes.
+    async fn decide(
+        &self,
+        partitions: Partitions,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+    ) -> Result<Answers, Error> {
+        let mut all = Answers { list: vec![Answer::default(); entries.len()], ..Answers::default() };
+        for (partition, places) in by_partition(partitions, entries) {
+            let part: Vec<Entry<'_>> = places.iter().map(|place| entries[*place]).collect();
+            let answers = self.decide_in_slot(partitions, partition, operation, &part, now).await?;
+            (all.now, all.healed) = (answers.now, all.healed + answers.healed);
+            for (place, answer) in places.into_iter().zip(answers.list) {
+                all.list[place] = answer;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Decides entries of one partition together, or one by one while their slot is moving.
+    async fn decide_in_slot(
+        &self,
+        partitions: Partitions,
+        partition: usize,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+    ) -> Result<Answers, Error> {
+        let slot = partitions.slot(partition);
+        let call = Call::new(&self.prefix, partitions, operation, entries, now);
+        if let Some(value) = self.router.run(&call, slot).await? {
+            return call.parse(value);
+        }
+        let mut all = Answers::default();
+        for entry in entries {
+            let call = Call::new(&self.prefix, partitions, operation, std::slice::from_ref(entry), now);
+            let answers = call.parse(self.router.run_whole(&call, slot).await?)?;
+            (all.now, all.healed) = (answers.now, all.healed + answers.healed);
+            all.list.extend(answers.list);
+        }
+        Ok(all)
+    }
+
+    fn read_record(&self, call: Call) -> impl Future<Output = Result<Value, Error>> + Send + 'static {
+        let router = Arc::clone(&self.router);
+        async move { router.run_whole(&call, 0).await }
+    }
+}
+
+/// The places of the entries of each partition.
+fn by_partition(partitions: Partitions, entries: &[Entry<'_>]) -> Vec<(usize, Vec<usize>)> {
+    let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (place, entry) in entries.iter().enumerate() {
+        let partition = partitions.of(entry.key);
+        match groups.iter_mut().find(|(other, _)| *other == partition) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((partition, vec![place])),
+        }
+    }
+    groups
+}
+
+/// Sends calls to the masters of their slots.
+#[derive(Debug)]
+struct Router {
+    topology: Topology,
 }
 
 /// What to do after a request that did not run.
@@ -41,36 +136,27 @@ enum Next {
     Split,
 }
 
-impl ClusterStore {
-    pub(crate) fn new(seeds: Vec<Address>, prefix: String, connect_timeout: Duration) -> Self {
-        let reloads = Arc::new(AtomicU64::new(0));
-        Self { topology: Topology::new(seeds, connect_timeout, Arc::clone(&reloads)), prefix, reloads }
-    }
-
-    /// How often a script had to be sent whole, since a server had forgotten it.
-    pub(crate) fn reloads(&self) -> u64 {
-        self.reloads.load(Ordering::Relaxed)
-    }
-
-    /// When a server that is out of reach is next asked.
-    pub(crate) fn next_attempt(&self) -> Option<Instant> {
-        self.topology.next_attempt()
-    }
-
-    /// Sends a call on one partition until it ran, or failed in a way that leaves open whether it ran.
+impl Router {
+    /// Sends a call until it ran, or failed in a way that leaves open whether it ran.
     /// None when its entries must be sent one by one.
-    async fn run(&self, call: &Call, partition: usize) -> Result<Option<Answers>, Error> {
+    async fn run(&self, call: &Call, slot: u16) -> Result<Option<Value>, Error> {
         let mut unanswered = LearnIfDropped { topology: &self.topology, armed: true };
-        let outcome = self.attempts(call, partition).await;
+        let outcome = self.attempts(call, slot).await;
         unanswered.armed = false;
         outcome
     }
 
-    async fn attempts(&self, call: &Call, partition: usize) -> Result<Option<Answers>, Error> {
+    /// The same for a call that cannot be split.
+    async fn run_whole(&self, call: &Call, slot: u16) -> Result<Value, Error> {
+        let moving = || Error::new(ErrorKind::Cluster, "the slot is just moving to another node");
+        self.run(call, slot).await?.ok_or_else(moving)
+    }
+
+    async fn attempts(&self, call: &Call, slot: u16) -> Result<Option<Value>, Error> {
         let mut last = None;
         let mut pauses = 0;
         for _ in 0..ATTEMPTS {
-            let node = self.topology.master(partition).await?;
+            let node = self.topology.master(slot).await?;
             let link = match node.link().await {
                 Ok(link) => link,
                 Err(error) => {
@@ -79,15 +165,15 @@ impl ClusterStore {
                 }
             };
             let failure = match node.run(&link, call, false).await {
-                Ok(value) => return call.parse(value).map(Some),
+                Ok(value) => return Ok(Some(value)),
                 Err(Failure::Ask(error, to)) => match self.ask(&node, &to, call).await {
-                    Ok(answers) => return Ok(Some(answers)),
+                    Ok(value) => return Ok(Some(value)),
                     Err(None) => Failure::Unsent(error),
                     Err(Some(failure)) => failure,
                 },
                 Err(failure) => failure,
             };
-            match self.after(&failure, &node, partition, call.entries()) {
+            match self.after(&failure, &node, slot, call.entries()) {
                 Some(Next::Again) => {}
                 Some(Next::AgainAfterPause) if pauses < PAUSES => {
                     pauses += 1;
@@ -102,19 +188,18 @@ impl ClusterStore {
     }
 
     /// Sends a call to the node that its slot is just moving to.
-    async fn ask(&self, answered: &Node, to: &str, call: &Call) -> Result<Answers, Option<Failure>> {
+    async fn ask(&self, answered: &Node, to: &str, call: &Call) -> Result<Value, Option<Failure>> {
         let node = self.topology.node_at(to, answered).ok_or(None)?;
         let link = node.link().await.map_err(|_| None)?;
-        let value = node.run(&link, call, true).await.map_err(Some)?;
-        call.parse(value).map_err(|error| Some(Failure::Final(error)))
+        node.run(&link, call, true).await.map_err(Some)
     }
 
     /// What to do after a failure; none when it is final.
-    fn after(&self, failure: &Failure, node: &Arc<Node>, partition: usize, entries: usize) -> Option<Next> {
+    fn after(&self, failure: &Failure, node: &Arc<Node>, slot: u16, entries: usize) -> Option<Next> {
         match failure {
             Failure::Moved(_, to) => {
                 let moved = self.topology.node_at(to, node)?;
-                self.topology.moved(partition, moved);
+                self.topology.moved(slot, moved);
                 self.topology.learn_soon();
                 Some(Next::Again)
             }
@@ -137,32 +222,27 @@ impl ClusterStore {
 
 impl Store for ClusterStore {
     async fn call(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Result<Answers, Error> {
-        let Some(first) = entries.first() else { return Ok(Answers::default()) };
-        let partition = partition_of(first.key);
-        if let Some(answers) = self.run(&Call::new(&self.prefix, operation, entries, now), partition).await? {
-            return Ok(answers);
+        if now.is_some() {
+            // A test or a replay, which is to leave nothing behind.
+            return self.decide(self.record.partitions(), operation, entries, now).await;
         }
-        let mut all = Answers::default();
-        for entry in entries {
-            let call = Call::new(&self.prefix, operation, std::slice::from_ref(entry), now);
-            let split = || Error::new(ErrorKind::Cluster, "the slot is just moving to another node");
-            let answers = self.run(&call, partition).await?.ok_or_else(split)?;
-            all.now = answers.now;
-            all.healed += answers.healed;
-            all.list.extend(answers.list);
+        let used = self.record.in_use(entries, |call| self.read_record(call))?;
+        let answers = self.decide(used.partitions, operation, entries, now).await?;
+        match self.record.instead_of(used).await? {
+            Some(partitions) => self.decide(partitions, operation, entries, now).await,
+            None => Ok(answers),
         }
-        Ok(all)
     }
 
     async fn connect(&self) -> Result<(), Error> {
-        for node in self.topology.masters().await? {
+        for node in self.router.topology.masters().await? {
             node.warm_up().await?;
         }
-        Ok(())
+        self.record.confirm(|call| self.read_record(call)).await
     }
 
     async fn ping(&self) -> Result<Pong, Error> {
-        let masters = self.topology.masters().await?;
+        let masters = self.router.topology.masters().await?;
         let mut worst: Option<Pong> = None;
         for node in masters {
             let pong = ping(&node, &self.prefix).await?;
@@ -174,11 +254,12 @@ impl Store for ClusterStore {
     }
 
     fn close(&self) {
-        self.topology.close();
+        self.record.close();
+        self.router.topology.close();
     }
 }
 
-/// A caller whose deadline ended got no answer: perhaps another node serves the partition by now.
+/// A caller whose deadline ended got no answer: perhaps another node serves the slot by now.
 struct LearnIfDropped<'a> {
     topology: &'a Topology,
     armed: bool,

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::access::Access;
 use super::address::{Address, Endpoint};
 use super::reply::Failure;
 use super::script;
@@ -40,7 +41,7 @@ pub(super) struct Connector {
 #[derive(Debug)]
 struct Shared {
     address: Address,
-    connect_timeout: Duration,
+    access: Arc<Access>,
     state: Mutex<State>,
 }
 
@@ -62,9 +63,9 @@ enum Connection {
 }
 
 impl Connector {
-    pub(super) fn new(address: Address, connect_timeout: Duration) -> Self {
+    pub(super) fn new(address: Address, access: Arc<Access>) -> Self {
         let state = Mutex::new(State { connection: Connection::None, failures: 0 });
-        Self { shared: Arc::new(Shared { address, connect_timeout, state }) }
+        Self { shared: Arc::new(Shared { address, access, state }) }
     }
 
     /// The live connection; waits for it to be made where there is none.
@@ -91,7 +92,7 @@ impl Connector {
             Connection::Up(link) if link.is_alive() => return Ok(Ok(Arc::clone(link))),
             Connection::Connecting(attempt, task, began) => {
                 // A runtime that nobody drives keeps its tasks, and their timers, for ever.
-                if began.elapsed() < self.shared.connect_timeout + ATTEMPT_MARGIN {
+                if began.elapsed() < self.shared.access.connect_timeout + ATTEMPT_MARGIN {
                     return Ok(Err(attempt.clone()));
                 }
                 task.abort();
@@ -190,10 +191,11 @@ fn backoff(failures: u32) -> Duration {
 
 /// Makes one attempt, and tells all who wait for it. Holds the client only while it lasts.
 async fn connect(shared: Weak<Shared>, sender: watch::Sender<Option<Result<Arc<Link>, Error>>>) {
-    let Some((address, timeout)) = shared.upgrade().map(|shared| (shared.address.clone(), shared.connect_timeout))
+    let Some((address, access)) = shared.upgrade().map(|shared| (shared.address.clone(), Arc::clone(&shared.access)))
     else {
         return;
     };
+    let timeout = access.connect_timeout;
     let outcome = match tokio::time::timeout(timeout, Link::open(&address)).await {
         Ok(outcome) => outcome.map(Arc::new),
         Err(_) => Err(Error::new(ErrorKind::Timeout, format!("connecting to {address} took longer than {timeout:?}"))),
@@ -215,7 +217,7 @@ pub(super) struct Link {
     opened: Instant,
     read_only_forms: AtomicBool,
     /// How often each script was sent whole.
-    scripts_sent: [AtomicU32; script::ALL.len()],
+    scripts_sent: [AtomicU32; script::COUNT],
     /// Requests in a row that were given up without an answer, and when the first was, in milliseconds since `opened`.
     unanswered: AtomicU32,
     unanswered_since: AtomicU64,

@@ -1,14 +1,17 @@
 //! Redis and Valkey.
 
+mod access;
 pub(crate) mod address;
 mod cluster;
 mod connection;
 mod node;
 mod ping;
+mod record;
 mod reply;
 mod script;
 mod standalone;
 mod topology;
 
+pub(crate) use self::access::Access;
 pub(crate) use self::cluster::ClusterStore;
 pub(crate) use self::standalone::RedisStore;

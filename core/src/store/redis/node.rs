@@ -1,11 +1,11 @@
 //! One server: its connection, and how a script is run there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use redis::{Cmd, Value};
 
+use super::access::Access;
 use super::address::Address;
 use super::connection::{Connector, Link};
 use super::reply::Failure;
@@ -17,13 +17,12 @@ use crate::error::Error;
 pub(super) struct Node {
     address: Address,
     connector: Connector,
-    /// How often a script had to be sent whole, to whichever node of the client.
-    reloads: Arc<AtomicU64>,
+    access: Arc<Access>,
 }
 
 impl Node {
-    pub(super) fn new(address: Address, connect_timeout: Duration, reloads: Arc<AtomicU64>) -> Self {
-        Self { connector: Connector::new(address.clone(), connect_timeout), address, reloads }
+    pub(super) fn new(address: Address, access: Arc<Access>) -> Self {
+        Self { connector: Connector::new(address.clone(), Arc::clone(&access)), address, access }
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -50,7 +49,7 @@ impl Node {
     /// Connects and loads the scripts.
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         let link = self.link().await?;
-        for script in script::ALL {
+        for script in script::JUDGES {
             link.ask(&script::load(&script)).await.map_err(Failure::into_error)?;
         }
         Ok(())
@@ -69,7 +68,7 @@ impl Node {
             }
             // Of all who find the script missing one sends it; the others' next try arrives behind it.
             Err(Failure::NoScript(_)) if link.may_send_script(call.script(), seen) => {
-                self.reloads.fetch_add(1, Ordering::Relaxed);
+                self.access.count_reload();
                 send(link, &call.command(if read_only { Form::ReadOnlySource } else { Form::Source }), asking).await
             }
             outcome => outcome,

@@ -33,9 +33,9 @@ fn needed_commands(prefix: &str) -> Vec<Cmd> {
     let no_script = "0000000000000000000000000000000000000000";
     vec![
         cmd("TIME"),
-        script::load(&script::ALL[0]),
+        script::load(&script::JUDGES[0]),
         with("EVALSHA", no_script, &["1", key]),
-        with("EVAL_RO", script::ALL[0].source, &["0", "0", "peek"]),
+        with("EVAL_RO", script::JUDGES[0].source, &["0", "0", "peek"]),
         with("EVALSHA_RO", no_script, &["1", key]),
         with("GET", key, &[]),
         with("PTTL", key, &[]),

@@ -1,6 +1,7 @@
 //! A call of a script: which script, its keys and arguments, and what the reply means.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use grifo_lua::Script;
 use redis::{Cmd, Value, cmd};
@@ -8,17 +9,21 @@ use redis::{Cmd, Value, cmd};
 use super::super::{Answer, Answers, Entry, Operation};
 use crate::algorithm::{letter, parameters};
 use crate::error::{Error, ErrorKind};
-use crate::key::stored_key;
+use crate::key::{Partitions, stored_key};
 use crate::limit::Algorithm;
 
-/// The scripts, by which a link counts how often it sent each.
-pub(super) const ALL: [Script; 5] = [
+/// The scripts that decide.
+pub(super) const JUDGES: [Script; 5] = [
     grifo_lua::LIMIT,
     grifo_lua::TOKEN_BUCKET,
     grifo_lua::SLIDING_WINDOW,
     grifo_lua::SLIDING_WINDOW_COUNTER,
     grifo_lua::FIXED_WINDOW,
 ];
+/// Index of the script for the record of partitions, behind those that decide.
+const RECORD: usize = JUDGES.len();
+/// All scripts: a link counts how often it sent each.
+pub(super) const COUNT: usize = JUDGES.len() + 1;
 
 /// How a script is named to the server. The read-only forms work while the server refuses writes.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +53,13 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn new(prefix: &str, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Self {
+    pub(super) fn new(
+        prefix: &str,
+        partitions: Partitions,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        now: Option<u64>,
+    ) -> Self {
         let mut call = Self {
             script: script_for(entries),
             read_only: operation == Operation::Peek,
@@ -63,7 +74,7 @@ impl Call {
             call.push_number(entry.amount);
             call.push_number(entry.limits.len() as u64);
             for limit in entry.limits {
-                let key = stored_key(prefix, entry.limiter, limit, entry.key);
+                let key = stored_key(prefix, partitions, entry.limiter, limit, entry.key);
                 let index = call.index_of(key, &mut indices, entries.len() > 1);
                 call.push_number(index);
                 call.arguments.push(letter(limit.algorithm()).into());
@@ -71,6 +82,18 @@ impl Call {
             }
         }
         call
+    }
+
+    /// Asks for the record of partitions, or makes it.
+    pub(super) fn of_record(key: &str, partitions: u16, time_to_live: Duration) -> Self {
+        let number = |number: u128| number.to_string().into_bytes();
+        Self {
+            script: RECORD,
+            read_only: false,
+            keys: vec![key.into()],
+            arguments: vec![number(partitions.into()), number(time_to_live.as_millis())],
+            limits: Vec::new(),
+        }
     }
 
     /// The place of a key in KEYS, counted from 1; every key stands there once.
@@ -90,7 +113,7 @@ impl Call {
         self.arguments.push(number.to_string().into_bytes());
     }
 
-    /// Index of the script among [`ALL`].
+    /// Index of the script among all.
     pub(super) const fn script(&self) -> usize {
         self.script
     }
@@ -105,7 +128,7 @@ impl Call {
     }
 
     pub(super) fn command(&self, form: Form) -> Cmd {
-        let script = &ALL[self.script];
+        let script = JUDGES.get(self.script).unwrap_or(&grifo_lua::PARTITIONS);
         let (name, script) = match form {
             Form::Hash => ("EVALSHA", script.sha1),
             Form::ReadOnlyHash => ("EVALSHA_RO", script.sha1),

@@ -1,10 +1,9 @@
-//! Which master of a cluster serves which partition, learnt from the cluster and kept up to date.
+//! Which master of a cluster serves which slot, learnt from the cluster and kept up to date.
 //!
 //! Learning goes on in the background and never twice at once. It asks the masters that are connected; where none answers,
 //! it begins anew with the seeds of the URL, whose names are resolved each time.
 
-use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,11 +13,12 @@ use redis::{FromRedisValue, Value, cmd};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::access::Access;
 use super::address::Address;
 use super::node::Node;
 use super::reply::Failure;
 use crate::error::{Error, ErrorKind};
-use crate::key::{PARTITIONS, slot_of_partition};
+use crate::key::{MOST_PARTITIONS, SLOT_SPACING};
 
 /// Two attempts to learn begin no closer together.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,8 +41,7 @@ pub(super) struct Topology {
 #[derive(Debug)]
 struct Shared {
     seeds: Vec<Address>,
-    connect_timeout: Duration,
-    reloads: Arc<AtomicU64>,
+    access: Arc<Access>,
     state: Mutex<State>,
 }
 
@@ -50,7 +49,7 @@ struct Shared {
 struct State {
     /// Every master that is known.
     nodes: HashMap<Place, Arc<Node>>,
-    /// The master of each partition.
+    /// The master of each slot that a partition may live in: of every fourth.
     masters: Vec<Option<Arc<Node>>>,
     learning: Option<(Learning, AbortHandle)>,
     began: Option<Instant>,
@@ -58,24 +57,24 @@ struct State {
 }
 
 impl Topology {
-    pub(super) fn new(seeds: Vec<Address>, connect_timeout: Duration, reloads: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(seeds: Vec<Address>, access: Arc<Access>) -> Self {
         let state = State {
             nodes: HashMap::new(),
-            masters: vec![None; PARTITIONS],
+            masters: vec![None; MOST_PARTITIONS],
             learning: None,
             began: None,
             is_closed: false,
         };
-        Self { shared: Arc::new(Shared { seeds, connect_timeout, reloads, state: Mutex::new(state) }) }
+        Self { shared: Arc::new(Shared { seeds, access, state: Mutex::new(state) }) }
     }
 
-    /// The master of a partition; waits until the cluster has told it.
-    pub(super) async fn master(&self, partition: usize) -> Result<Arc<Node>, Error> {
-        if let Some(node) = self.shared.lock().masters[partition].clone() {
+    /// The master of a slot; waits until the cluster has told it.
+    pub(super) async fn master(&self, slot: u16) -> Result<Arc<Node>, Error> {
+        if let Some(node) = self.shared.lock().masters[index_of(slot)].clone() {
             return Ok(node);
         }
         self.learn().await?;
-        let node = self.shared.lock().masters[partition].clone();
+        let node = self.shared.lock().masters[index_of(slot)].clone();
         node.ok_or_else(|| Error::new(ErrorKind::Cluster, "no master of the cluster serves the slot of this key"))
     }
 
@@ -94,9 +93,9 @@ impl Topology {
         (!state.is_closed).then(|| self.shared.node(&mut state, place))
     }
 
-    /// Takes note that a partition has moved.
-    pub(super) fn moved(&self, partition: usize, node: Arc<Node>) {
-        self.shared.lock().masters[partition] = Some(node);
+    /// Takes note that a slot has moved.
+    pub(super) fn moved(&self, slot: u16, node: Arc<Node>) {
+        self.shared.lock().masters[index_of(slot)] = Some(node);
     }
 
     /// Begins to learn in the background, unless that is going on or was just begun.
@@ -155,7 +154,7 @@ impl Shared {
     fn node(&self, state: &mut State, place: Place) -> Arc<Node> {
         let make = || {
             let address = self.seeds[0].at(place.0.clone(), place.1);
-            Arc::new(Node::new(address, self.connect_timeout, Arc::clone(&self.reloads)))
+            Arc::new(Node::new(address, Arc::clone(&self.access)))
         };
         Arc::clone(state.nodes.entry(place.clone()).or_insert_with(make))
     }
@@ -164,7 +163,7 @@ impl Shared {
         if let Some((learning, _)) = &state.learning
             && learning.borrow().is_none()
             && learning.has_changed().is_ok()
-            && state.began.is_some_and(|began| began.elapsed() < self.connect_timeout + STUCK_AFTER)
+            && state.began.is_some_and(|began| began.elapsed() < self.access.connect_timeout + STUCK_AFTER)
         {
             return learning.clone();
         }
@@ -181,17 +180,22 @@ impl Shared {
         if state.is_closed {
             return;
         }
-        let mut masters = vec![None; PARTITIONS];
+        let mut masters = vec![None; MOST_PARTITIONS];
+        let mut serving = HashSet::new();
         for (first, last, place) in ranges {
-            for (partition, master) in masters.iter_mut().enumerate() {
-                if (first..=last).contains(&slot_of_partition(partition)) {
-                    *master = Some(self.node(&mut state, place.clone()));
-                }
-            }
+            let indices = usize::from(first.div_ceil(SLOT_SPACING))..=index_of(last);
+            let Some(served) = masters.get_mut(indices).filter(|served| !served.is_empty()) else { continue };
+            served.fill(Some(self.node(&mut state, place.clone())));
+            serving.insert(place);
         }
-        state.nodes.retain(|_, node| masters.iter().flatten().any(|master| Arc::ptr_eq(master, node)));
+        state.nodes.retain(|place, _| serving.contains(place));
         state.masters = masters;
     }
+}
+
+/// The place of a slot among the masters.
+fn index_of(slot: u16) -> usize {
+    usize::from(slot / SLOT_SPACING)
 }
 
 /// Asks who serves what, and tells all who wait for it.
@@ -223,8 +227,8 @@ async fn ask_anyone(shared: &Weak<Shared>) -> Result<Vec<(u16, u16, Place)>, Err
     }
     let (seeds, timeout) = {
         let shared = shared.upgrade().ok_or_else(gone)?;
-        let fresh = |seed: &Address| Arc::new(Node::new(seed.clone(), shared.connect_timeout, Arc::default()));
-        (shared.seeds.iter().map(fresh).collect(), shared.connect_timeout)
+        let fresh = |seed: &Address| Arc::new(Node::new(seed.clone(), Arc::clone(&shared.access)));
+        (shared.seeds.iter().map(fresh).collect(), shared.access.connect_timeout)
     };
     first_of(seeds, timeout).await
 }

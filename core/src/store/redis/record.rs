@@ -1,0 +1,208 @@
+//! The record of how many partitions the keys of a store are divided into.
+//!
+//! Two clients that divide them differently would count one key twice. So the store says how many there are, under the
+//! prefix: who names no number takes that one over, who names another is refused. The record is read beside the first call,
+//! not before it; where that call turns out to have used another number, it is made again with the right one. Where the
+//! record is out of reach, since its node is down, calls go on with the number that was named, or else the default.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::script::Call;
+use crate::error::{Error, ErrorKind};
+use crate::key::{Partitions, helper_key};
+use crate::limit::Limit;
+use crate::store::Entry;
+
+/// How much longer the record lives than any key.
+const LEEWAY: Duration = Duration::from_secs(86_400);
+/// The record is renewed beside a call, so often at most.
+const RENEWED_EVERY: Duration = Duration::from_secs(60);
+/// The pause before a record that could not be read is asked for again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Reading takes no longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an answer waits for a record that another node is just telling.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// The outcome of reading, once there is one.
+type Reading = watch::Receiver<Option<Result<(), Error>>>;
+
+/// What is known of the record.
+#[derive(Debug)]
+pub(super) struct Record {
+    key: String,
+    named: Option<Partitions>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    recorded: Option<Partitions>,
+    /// The longest that a key of this client may live, and how long one may that the record outlives.
+    longest_reset: Duration,
+    outlived: Duration,
+    reading: Option<(Reading, AbortHandle)>,
+    /// When the record is to be read next.
+    due: Instant,
+}
+
+/// The partitions that a call uses, and what may yet be heard about them.
+pub(super) struct InUse {
+    pub(super) partitions: Partitions,
+    unconfirmed: Option<Reading>,
+}
+
+impl Record {
+    pub(super) fn new(prefix: &str, named: Option<Partitions>) -> Self {
+        let state = State {
+            recorded: None,
+            longest_reset: Duration::ZERO,
+            outlived: Duration::ZERO,
+            reading: None,
+            due: Instant::now(),
+        };
+        Self { key: helper_key(prefix, "partitions"), named, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// The partitions that a call is to use now. Begins to read the record where that is due.
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`] when the store has recorded another number than was named.
+    pub(super) fn in_use<F>(&self, entries: &[Entry<'_>], read: impl FnOnce(Call) -> F) -> Result<InUse, Error>
+    where
+        F: Future<Output = Result<Value, Error>> + Send + 'static,
+    {
+        let longest_reset = entries.iter().flat_map(|entry| entry.limits).map(Limit::longest_reset).max();
+        let mut state = lock(&self.state);
+        state.longest_reset = longest_reset.unwrap_or_default().max(state.longest_reset);
+        let would_outlive = state.longest_reset > state.outlived && !state.is_reading();
+        if would_outlive || state.due <= Instant::now() {
+            let call = self.call(state.longest_reset);
+            self.begin(&mut state, read(call));
+        }
+        let unconfirmed = match (&state.recorded, &state.reading) {
+            (None, Some((reading, _))) => Some(reading.clone()),
+            _ => None,
+        };
+        Ok(InUse { partitions: self.agreed(state.recorded)?, unconfirmed })
+    }
+
+    /// The partitions that a call should have used instead, if the record has told so meanwhile.
+    pub(super) async fn instead_of(&self, used: InUse) -> Result<Option<Partitions>, Error> {
+        let Some(mut reading) = used.unconfirmed else { return Ok(None) };
+        // Without an answer there is nothing to go by.
+        let _ = tokio::time::timeout(GRACE, reading.wait_for(Option::is_some)).await;
+        let agreed = self.agreed(lock(&self.state).recorded)?;
+        Ok((agreed != used.partitions).then_some(agreed))
+    }
+
+    /// The partitions as far as they are known.
+    pub(super) fn partitions(&self) -> Partitions {
+        lock(&self.state).recorded.or(self.named).unwrap_or_default()
+    }
+
+    /// Reads the record now.
+    pub(super) async fn confirm<F>(&self, read: impl FnOnce(Call) -> F) -> Result<(), Error>
+    where
+        F: Future<Output = Result<Value, Error>>,
+    {
+        let call = self.call(lock(&self.state).longest_reset);
+        settle(&self.state, self.named, read(call).await)?;
+        self.agreed(lock(&self.state).recorded).map(drop)
+    }
+
+    fn call(&self, longest_reset: Duration) -> Call {
+        Call::of_record(&self.key, self.named.unwrap_or_default().count(), longest_reset + LEEWAY)
+    }
+
+    pub(super) fn close(&self) {
+        if let Some((_, task)) = lock(&self.state).reading.take() {
+            task.abort();
+        }
+    }
+
+    /// What both sides say, or the refusal.
+    fn agreed(&self, recorded: Option<Partitions>) -> Result<Partitions, Error> {
+        match (self.named, recorded) {
+            (Some(named), Some(recorded)) if named != recorded => Err(mismatch(named, recorded)),
+            (named, recorded) => Ok(recorded.or(named).unwrap_or_default()),
+        }
+    }
+
+    fn begin(&self, state: &mut State, read: impl Future<Output = Result<Value, Error>> + Send + 'static) {
+        // One that takes too long runs on a runtime that nobody drives.
+        if let Some((_, task)) = state.reading.take() {
+            task.abort();
+        }
+        state.due = Instant::now() + 2 * PATIENCE;
+        state.outlived = state.longest_reset;
+        let (sender, reading) = watch::channel(None);
+        let (shared, named) = (Arc::downgrade(&self.state), self.named);
+        let task = tokio::spawn(async move {
+            let late = || Error::new(ErrorKind::Timeout, "the store did not tell its partitions in time");
+            let value = tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(late()));
+            if let Some(state) = shared.upgrade() {
+                let outcome = settle(&state, named, value);
+                sender.send_replace(Some(outcome));
+            }
+        });
+        state.reading = Some((reading, task.abort_handle()));
+    }
+}
+
+impl State {
+    fn is_reading(&self) -> bool {
+        let is_open = |reading: &Reading| reading.borrow().is_none() && reading.has_changed().is_ok();
+        self.reading.as_ref().is_some_and(|(reading, _)| is_open(reading))
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes note of what the store has said.
+fn settle(state: &Mutex<State>, named: Option<Partitions>, value: Result<Value, Error>) -> Result<(), Error> {
+    let recorded = value.and_then(read_count);
+    let mut state = lock(state);
+    state.due = Instant::now() + if recorded.is_ok() { RENEWED_EVERY } else { PAUSE };
+    let recorded = recorded?;
+    let is_news = state.recorded.replace(recorded) != Some(recorded);
+    match named {
+        Some(named) if is_news && named != recorded => {
+            tracing::error!(error = %mismatch(named, recorded), "the failure policy answers");
+        }
+        None if is_news && recorded != Partitions::default() => {
+            tracing::info!(partitions = recorded.count(), "the store's keys are divided as it has recorded");
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn read_count(value: Value) -> Result<Partitions, Error> {
+    let unreadable =
+        || Error::new(ErrorKind::Protocol, "the server's record of partitions is not of the expected form");
+    let Value::Int(count) = value else { return Err(unreadable()) };
+    u16::try_from(count).map_err(|_| unreadable()).and_then(Partitions::new)
+}
+
+fn mismatch(named: Partitions, recorded: Partitions) -> Error {
+    let (named, recorded) = (named.count(), recorded.count());
+    let message = format!(
+        "the store's keys are divided into {recorded} partitions, but the option `partitions` says {named}; \
+         take the option out, or choose another prefix"
+    );
+    Error::new(ErrorKind::InvalidOptions, message)
+}
