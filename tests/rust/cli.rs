@@ -117,13 +117,18 @@ fn the_store_may_come_from_the_environment() {
 #[test]
 fn wrong_calls_end_with_2_and_say_what_to_do() {
     let log = LogFile::new("nothing\n{}\n");
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 15] = [
         (&["check", "--limit", "1/h", "k"], "GRIFO_URL"),
         (&["check", "--store", "memory://", "k"], "--limit"),
         (&["check", "--store", "memory://", "--limit", "1/m", "k"], "min"),
         (&["check", "--store", "memory://", "--limit", "1/h", ""], "65536"),
         (&["check", "--store", "memory://", "--limit", "1/h", "--cost", "x", "k"], "--cost"),
         (&["check", "--store", "memory://", "--limit", "1/h", "--timeout", "0", "k"], "timeout"),
+        (&["check", "--store", "memory://", "--limit", "1/h", "--cost", "-1", "k"], "--cost"),
+        (&["check", "--store", "memory://", "--limit", "1/h", "--timeout", "50ms", "k"], "0.05"),
+        (&["chek", "--store", "memory://", "--limit", "1/h", "k"], "'check'"),
+        (&["replay", &log.path("access.log"), "--limit", "1/h", "--plot", "replay.png"], ".svg"),
+        (&["replay", &log.path("access.log"), "--limit", "1/h", "--plot", "/no/such/replay.svg"], "/no/such"),
         (&["ping", "--store", "http://h"], "redis://"),
         (&["replay", "/no/such/file", "--limit", "1/h"], "/no/such/file"),
         (&["replay", &log.path("access.log")], "--limit"),

@@ -95,7 +95,7 @@ fn replay_agrees_with_a_count_by_hand() {
     assert_eq!(numbers.map(|name| limit[name].as_u64().expect(name)), [6, 4, 2, 2, 1]);
     assert_eq!(limit["most_denied"], json!([{ "key": "a", "denied": 2, "requests": 5 }]));
     let timeline = &limit["timeline"];
-    assert_eq!((&timeline["start"], &timeline["step"]), (&1_431_856_800.into(), &1.into()));
+    assert_eq!((&timeline["start"], &timeline["step"]), (&"2015-05-17T10:00:00Z".into(), &1.into()));
     let steps = |name: &str| -> Vec<u64> { serde_json::from_value(timeline[name].clone()).expect("numbers") };
     assert_eq!((steps("allowed").len(), steps("allowed")[0], steps("allowed")[30]), (31, 3, 1));
     assert_eq!((steps("denied").len(), steps("denied")[0], steps("denied")[30]), (31, 1, 1));

@@ -28,8 +28,8 @@ pub(crate) struct Store {
     prefix: String,
 
     /// Seconds until the store must have answered
-    #[arg(long, value_name = "SECONDS", default_value = "1")]
-    timeout: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
+    timeout: Duration,
 }
 
 impl Store {
@@ -38,10 +38,14 @@ impl Store {
             .store
             .as_deref()
             .ok_or_else(|| Failure::Usage("no store is named; give --store URL or set GRIFO_URL".to_owned()))?;
-        let timeout = Duration::try_from_secs_f64(self.timeout)
-            .map_err(|_| Failure::Usage("--timeout must be a number of seconds, more than 0".to_owned()))?;
-        Ok(loud(Client::builder(url)).prefix(&self.prefix).timeout(timeout).connect_timeout(timeout).build()?)
+        let builder = loud(Client::builder(url)).prefix(&self.prefix);
+        Ok(builder.timeout(self.timeout).connect_timeout(self.timeout).build()?)
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or("a number of seconds is wanted, such as 0.05")
 }
 
 /// Whoever asks by hand wants to see the error, not an answer in the store's place.

@@ -12,7 +12,7 @@ pub(crate) struct Check {
     target: Target,
 
     /// Tokens to take from each Limit; 0 takes none
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     cost: u64,
 
     #[command(flatten)]

@@ -1,5 +1,6 @@
 //! How a Decision is printed.
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use grifo::{Decision, Limits};
 use serde_json::{Value, json};
 
 use crate::args::Output;
-use crate::failure::Failure;
 use crate::terminal::{Paint, grouped, print_json};
 
 /// 0 for what is allowed, 1 for what is denied.
@@ -15,7 +15,7 @@ pub(crate) fn exit_code(decision: &Decision) -> ExitCode {
     ExitCode::from(u8::from(!decision.allowed))
 }
 
-pub(crate) fn print(decision: &Decision, limits: &Limits, output: &Output) -> Result<(), Failure> {
+pub(crate) fn print(decision: &Decision, limits: &Limits, output: &Output) -> io::Result<()> {
     if output.json {
         return print_json(&as_json(decision, limits));
     }

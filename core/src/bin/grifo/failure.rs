@@ -1,5 +1,6 @@
 //! What goes wrong, how it is said, and the exit codes.
 
+use std::io;
 use std::process::ExitCode;
 
 use grifo::{Error, ErrorKind};
@@ -26,6 +27,13 @@ pub(crate) enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Grifo(error)
+    }
+}
+
+/// Only output fails so; what is read says itself what it was.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Usage(format!("the output cannot be written: {error}"))
     }
 }
 

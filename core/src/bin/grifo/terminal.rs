@@ -7,8 +7,6 @@ use std::io::{self, IsTerminal, Write, stderr, stdout};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::failure::Failure;
-
 /// Colours, unless nobody would see them or NO_COLOR asks for none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint {
@@ -52,18 +50,16 @@ impl Paint {
 }
 
 /// Prints to stdout. A reader that has gone away, such as `head`, has read what it wanted.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Usage(format!("the output cannot be written: {error}")))
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }
 }
 
 /// Prints JSON that is safe on a terminal too.
-pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &Value) -> io::Result<()> {
     let mut text = String::new();
     for c in format!("{value:#}\n").chars() {
         if is_safe(c) || c == '\n' {

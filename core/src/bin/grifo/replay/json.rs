@@ -40,7 +40,7 @@ fn limit(report: &Report<'_>, name: &str, tally: &Tally) -> Value {
         "keys_ever_denied": tally.keys_ever_denied(),
         "most_denied": most_denied,
         "timeline": {
-            "start": report.timeline.start,
+            "start": timestamp(report.timeline.start).to_string(),
             "step": report.timeline.step,
             "allowed": tally.allowed,
             "denied": tally.denied,

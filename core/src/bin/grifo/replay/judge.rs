@@ -163,7 +163,19 @@ impl Judge {
 
 /// Ends when the user wants an end.
 async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+    tokio::select! {
+        Ok(()) = tokio::signal::ctrl_c() => {}
+        () = terminated() => {}
+        else => std::future::pending().await,
     }
+}
+
+/// Ends when the system wants an end.
+async fn terminated() {
+    #[cfg(unix)]
+    if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        signal.recv().await;
+        return;
+    }
+    std::future::pending().await
 }

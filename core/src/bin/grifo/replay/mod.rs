@@ -9,7 +9,7 @@ mod tally;
 mod text;
 mod timeline;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(crate) struct Replay {
     store: String,
 
     /// Draw allowed and denied over time, one panel for each --limit
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = picture)]
     plot: Option<PathBuf>,
 
     #[command(flatten)]
@@ -66,6 +66,19 @@ Examples:
   grifo replay access.log --limit '10/min burst 5'
   zcat access.log.*.gz | grifo replay - --limit 'sliding-window 100/h' --key ip+path --json
   grifo replay access.log --limit 10/min --limit 30/min --plot replay.svg --store redis://localhost";
+
+/// A place that a picture can be written to, as far as can be told beforehand.
+fn picture(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("svg")) {
+        return Err("the picture is SVG, so its name must end with .svg".to_owned());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(format!("there is no folder {}", folder.display()));
+    }
+    Ok(path)
+}
 
 /// What a replay found, for those who show it.
 #[derive(Debug)]

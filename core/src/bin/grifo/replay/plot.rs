@@ -109,7 +109,7 @@ fn draw_panel(report: &Report<'_>, name: &str, tally: &Tally, area: &Area<'_>) -
 
 fn draw_caption(report: &Report<'_>, name: &str, tally: &Tally, area: &Area<'_>) -> Drawn {
     let (allowed, denied) = (tally.total_allowed(), tally.total_denied());
-    let percent = denied as f64 * 100.0 / (allowed + denied) as f64;
+    let percent = denied as f64 * 100.0 / (allowed + denied).max(1) as f64;
     let counts = format!(
         "{} allowed, {} denied ({percent:.1} %), {} of {} keys ever denied",
         grouped(allowed),
