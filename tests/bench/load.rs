@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use grifo::Client;
+use redis::aio::ConnectionLike;
 
 use crate::plain::Plain;
 
@@ -38,7 +39,10 @@ impl Load {
         self.run(call, time).await
     }
 
-    pub(crate) async fn run_plain(&self, plain: &Plain, time: Duration) -> Result<Measured, String> {
+    pub(crate) async fn run_plain<C>(&self, plain: &Plain<C>, time: Duration) -> Result<Measured, String>
+    where
+        C: ConnectionLike + Clone + Send + 'static,
+    {
         let plain = plain.clone();
         let call = move |key: Arc<str>| {
             let mut plain = plain.clone();

@@ -1,5 +1,6 @@
 //! Decisions a second and how long they take: the embedded store, a server through grifo, and the same server through a
-//! plain EVALSHA of an obvious script, side by side in one run.
+//! plain EVALSHA of an obvious script, side by side in one run; then the same on a cluster of three masters, where the plain
+//! script goes through the cluster connection of the `redis` crate.
 
 mod load;
 mod plain;
@@ -8,16 +9,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use grifo::{Client, FailurePolicy};
-use grifo_tests::{CommandStats, Server};
+use grifo_tests::cluster::Cluster;
+use grifo_tests::{CommandStats, Server, server_binary};
 use load::{Load, Measured};
 use plain::Plain;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 const LIMIT: &str = "100/s burst 50";
 const RUN: Duration = Duration::from_millis(1000);
 /// Runs of each, of which the median is shown.
 const RUNS: usize = 3;
 const MANY_KEYS: usize = 100_000;
+const MASTERS: usize = 3;
 
 const LOADS: [Load; 4] = [
     Load { name: "1 caller, 100,000 keys", callers: 1, keys: MANY_KEYS },
@@ -37,8 +40,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let server = Server::start_default();
     let runtime = Builder::new_multi_thread().enable_all().build()?;
+    on_one_server(&runtime)?;
+    on_a_cluster(&runtime)
+}
+
+fn on_one_server(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
+    let server = Server::start_default();
     println!(
         "{} cores, {} {}.{} on loopback, limit {LIMIT}, median of {RUNS} runs of {:.1} s\n",
         std::thread::available_parallelism()?,
@@ -47,7 +55,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         server.version().1,
         RUN.as_secs_f64()
     );
-    println!("{:<26} {:<22} {:>12} {:>9} {:>9}", "", "", "decisions/s", "p50", "p99");
+    println!("{:<26} {:<24} {:>12} {:>9} {:>9}", "", "", "decisions/s", "p50", "p99");
     for load in LOADS {
         let memory = client("memory://")?;
         let store = client(&server.url())?;
@@ -60,6 +68,19 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         show("", "plain EVALSHA", median(|| runtime.block_on(load.run_plain(&plain, RUN)))?);
         let other = CommandStats::read(&server).of("evalsha").usec_per_call;
         println!("{:<26} of which the server's time: grifo {grifo:.1} us, plain {other:.1} us\n", "");
+    }
+    Ok(())
+}
+
+fn on_a_cluster(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
+    let cluster = Cluster::start(server_binary::installed()[0].kind, MASTERS, 0);
+    println!("a cluster of {MASTERS} masters\n");
+    let store = client(&cluster.url())?;
+    let nodes = cluster.masters().into_iter().map(|master| cluster.node(master).url()).collect();
+    let plain = runtime.block_on(Plain::connect_cluster(nodes))?;
+    for load in LOADS {
+        show(load.name, "grifo, redis+cluster://", median(|| runtime.block_on(load.run_grifo(&store, LIMIT, RUN)))?);
+        show("", "redis crate, EVALSHA", median(|| runtime.block_on(load.run_plain(&plain, RUN)))?);
     }
     Ok(())
 }
@@ -81,7 +102,7 @@ fn median(mut run: impl FnMut() -> Result<Measured, String>) -> Result<Measured,
 
 fn show(load: &str, what: &str, measured: Measured) {
     println!(
-        "{load:<26} {what:<22} {:>12.0} {:>6.1} us {:>6.1} us",
+        "{load:<26} {what:<24} {:>12.0} {:>6.1} us {:>6.1} us",
         measured.per_second, measured.median, measured.slow
     );
 }

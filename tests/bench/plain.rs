@@ -1,6 +1,8 @@
 //! What one would write first: a token bucket in a hash, in floating point, one EVALSHA for each decision.
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
 use redis::{RedisResult, cmd};
 
 const SOURCE: &str = r"
@@ -22,14 +24,26 @@ return { allowed, math.floor(tokens) }
 ";
 
 #[derive(Clone)]
-pub(crate) struct Plain {
-    connection: MultiplexedConnection,
+pub(crate) struct Plain<C> {
+    connection: C,
     sha1: std::sync::Arc<str>,
 }
 
-impl Plain {
+impl Plain<MultiplexedConnection> {
     pub(crate) async fn connect(url: &str) -> RedisResult<Self> {
-        let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+        Self::over(redis::Client::open(url)?.get_multiplexed_async_connection().await?).await
+    }
+}
+
+impl Plain<ClusterConnection> {
+    /// Over the cluster connection of the `redis` crate, to the nodes at these URLs.
+    pub(crate) async fn connect_cluster(urls: Vec<String>) -> RedisResult<Self> {
+        Self::over(ClusterClient::new(urls)?.get_async_connection().await?).await
+    }
+}
+
+impl<C: ConnectionLike> Plain<C> {
+    async fn over(mut connection: C) -> RedisResult<Self> {
         let sha1: String = cmd("SCRIPT").arg("LOAD").arg(SOURCE).query_async(&mut connection).await?;
         Ok(Self { connection, sha1: sha1.into() })
     }
