@@ -48,64 +48,54 @@ end
 local algorithms = {}
 -- include algorithms
 
--- Reads a key once; later Limits of the same call see what earlier ones left.
+-- What the keys hold; later Limits of the same call see what earlier ones left. A slot knows its key, its algorithm and its
+-- state; what was found: foreign (not ours), ahead (of the clock), of a log stale (nothing counts), newest and newest_time;
+-- and what was done: touched (anything that may write), reset, changed.
 local slots = {}
-local function slot_of(index, algorithm, rule)
-  local slot = slots[index]
-  if not slot then
-    slot = {
-      key = KEYS[index], algorithm = algorithm, state = nil,
-      -- What was found: not ours, ahead of the clock, a log of which nothing counts, the newest hit of one that does.
-      foreign = false, ahead = false, stale = false, newest = false, newest_time = false,
-      -- What was done: anything that may write, a reset, a change of the state.
-      touched = false, reset = false, changed = false,
-    }
-    slots[index] = slot
-    slot.state = algorithm.read(slot, rule)
-  end
-  return slot
-end
-
-local reply = { 0, 0 }
+local is_check, is_refund, is_reset = operation == 'check', operation == 'refund', operation == 'reset'
+local judged, rules = {}, {}
+local reply = { now, 0 }
 local said = 2
 local position = 3
 while ARGV[position] do
   local amount, count = ARGV[position] + 0, ARGV[position + 1] + 0
+  -- A peek, and the refund of nothing, write nothing: not even what they would mend.
+  local touches = is_check or is_reset or (is_refund and amount > 0)
   position = position + 2
-  local judged = {}
   for i = 1, count do
-    local algorithm = algorithms[ARGV[position + 1]]
+    local index = ARGV[position] + 0
     local rule = { ARGV[position + 2] + 0, ARGV[position + 3] + 0, ARGV[position + 4] + 0, ARGV[position + 5] + 0 }
-    judged[i] = { slot = slot_of(ARGV[position] + 0, algorithm, rule), rule = rule, algorithm = algorithm }
+    local slot = slots[index]
+    if not slot then
+      slot = { key = KEYS[index], algorithm = algorithms[ARGV[position + 1]] }
+      slots[index] = slot
+      slot.state = slot.algorithm.read(slot, rule)
+    end
+    if touches then
+      slot.touched = true
+      if is_reset then
+        slot.state, slot.reset = nil, true
+      elseif is_refund and slot.state then
+        local left = slot.algorithm.give(slot.state, rule, amount)
+        slot.changed = slot.changed or left ~= slot.state
+        slot.state = left
+      end
+    end
+    judged[i], rules[i] = slot, rule
     position = position + 6
   end
 
-  local cost = 1
-  if operation == 'check' then cost = amount end
-  for i = 1, count do
-    local it = judged[i]
-    local slot = it.slot
-    -- A peek, and the refund of nothing, write nothing: not even what they would mend.
-    slot.touched = slot.touched or operation == 'check' or operation == 'reset' or (operation == 'refund' and amount > 0)
-    if operation == 'reset' then
-      slot.state, slot.reset = nil, true
-    elseif operation == 'refund' and amount > 0 and slot.state then
-      local left = it.algorithm.give(slot.state, it.rule, amount)
-      slot.changed = slot.changed or left ~= slot.state
-      slot.state = left
-    end
-  end
-
+  local cost = is_check and amount or 1
   local allowed = 1
-  for i = 1, count do
-    local it = judged[i]
-    if cost > 0 and not it.algorithm.passes(it.slot.state, it.rule, cost) then allowed = 0 end
-  end
-  if operation == 'check' and allowed == 1 and cost > 0 then
+  if cost > 0 then
     for i = 1, count do
-      local it = judged[i]
-      it.slot.state = it.algorithm.take(it.slot.state, it.rule, cost)
-      it.slot.changed = true
+      if not judged[i].algorithm.passes(judged[i].state, rules[i], cost) then allowed = 0 end
+    end
+    if is_check and allowed == 1 then
+      for i = 1, count do
+        local slot = judged[i]
+        slot.state, slot.changed = slot.algorithm.take(slot.state, rules[i], cost), true
+      end
     end
   end
 
@@ -114,34 +104,34 @@ while ARGV[position] do
   said = said + 1
   reply[said] = allowed
   for i = 1, count do
-    local it = judged[i]
-    reply[said + 1], reply[said + 2], reply[said + 3] = it.algorithm.view(it.slot, it.rule, cost)
+    reply[said + 1], reply[said + 2], reply[said + 3] = judged[i].algorithm.view(judged[i], rules[i], cost)
     said = said + 3
   end
 end
 
--- A log takes several commands. Where it is not alone, the rights to them are tried before the first write.
-local writing = {}
-for i = 1, #KEYS do
+local function store(slot)
+  if not slot.state or slot.foreign or slot.reset or slot.stale then call('UNLINK', slot.key) end
+  if slot.state then slot.algorithm.write(slot) end
+end
+
+-- A log takes several commands. Where it is not alone, the rights to them are tried before the first write, and it comes
+-- last.
+local plain, logs = {}, {}
+for i = 1, #slots do
   local slot = slots[i]
   if slot.touched then
     if slot.foreign or slot.ahead then healed = healed + 1 end
-    if slot.state and (slot.changed or slot.ahead) then
-      writing[#writing + 1] = slot
-      if #KEYS > 1 and slot.algorithm.rehearse and not slot.foreign then slot.algorithm.rehearse(slot) end
-    elseif slot.foreign or slot.reset or slot.changed then
-      call('UNLINK', slot.key)
+    if slot.changed or slot.foreign or slot.reset or (slot.state and slot.ahead) then
+      if slot.state and slot.algorithm.rehearse then
+        logs[#logs + 1] = slot
+        if #slots > 1 and not slot.foreign then slot.algorithm.rehearse(slot) end
+      else
+        plain[#plain + 1] = slot
+      end
     end
   end
 end
-for several = 0, 1 do
-  for i = 1, #writing do
-    local slot = writing[i]
-    if (slot.algorithm.rehearse ~= nil) == (several == 1) then
-      if slot.foreign or slot.reset or slot.stale then call('UNLINK', slot.key) end
-      slot.algorithm.write(slot)
-    end
-  end
-end
-reply[1], reply[2] = now, healed
+for i = 1, #plain do store(plain[i]) end
+for i = 1, #logs do store(logs[i]) end
+reply[2] = healed
 return reply
