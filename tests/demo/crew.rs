@@ -1,6 +1,6 @@
 //! Those who take part: processes on a server, threads on the embedded store.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::BufReader;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 
 use grifo::Client;
 
+use crate::message::{self, Order, Report};
 use crate::place::Place;
+use crate::served::Served;
 use crate::tally::{Count, Tally};
 use crate::worker;
 
-const READY_WITHIN: Duration = Duration::from_secs(10);
+/// A process connects, and ends what it does, within this, also on a busy machine.
+const IDLE_WITHIN: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
@@ -25,9 +28,8 @@ pub(crate) struct Crew {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// Its end tells the process to stop.
+    /// Its end tells the process to end.
     input: Option<ChildStdin>,
-    reader: Option<JoinHandle<()>>,
 }
 
 impl Crew {
@@ -35,32 +37,30 @@ impl Crew {
     pub(crate) fn ready(place: &Place, size: usize) -> Result<Self, String> {
         let tallies: Vec<Arc<Tally>> = (0..size).map(|_| Arc::default()).collect();
         let mut crew = Self { tallies, processes: Vec::new(), threads: Vec::new() };
-        if place.is_embedded() {
-            return Ok(crew);
-        }
-        for tally in &crew.tallies {
-            crew.processes.push(Process::start(&place.url, Arc::clone(tally))?);
-        }
-        let deadline = Instant::now() + READY_WITHIN;
-        while !crew.tallies.iter().all(|tally| tally.is_ready()) {
-            crew.check()?;
-            if Instant::now() > deadline {
-                return Err(format!("the processes were not ready within {READY_WITHIN:?}"));
+        if !place.is_embedded() {
+            for tally in &crew.tallies {
+                crew.processes.push(Process::start(&place.url(), Arc::clone(tally))?);
             }
-            thread::sleep(POLL);
+            crew.wait_idle()?;
         }
         Ok(crew)
     }
 
-    /// Lets all of them loose on a key.
-    pub(crate) fn go(&mut self, client: &Client, key: &str) -> Result<(), String> {
-        for process in &mut self.processes {
-            process.tell(key)?;
-        }
+    /// Lets all of them loose on one key.
+    pub(crate) fn share(&mut self, client: &Client, key: &str) -> Result<(), String> {
         if self.processes.is_empty() {
             self.threads = self.tallies.iter().map(|tally| start_thread(client, key, tally)).collect();
+            return Ok(());
         }
-        Ok(())
+        self.tell(&Order::Share(key.to_owned()))
+    }
+
+    /// Has all of them ask about many keys, which are grouped by the master that holds them.
+    pub(crate) fn spread(&mut self, keys: &[Vec<String>]) -> Result<(), String> {
+        for tally in &self.tallies {
+            *tally.served() = Served::new(keys.len());
+        }
+        self.tell(&Order::Spread(keys.to_vec()))
     }
 
     pub(crate) fn counts(&self) -> Result<Vec<Count>, String> {
@@ -68,19 +68,45 @@ impl Crew {
         Ok(self.tallies.iter().map(|tally| tally.count()).collect())
     }
 
-    /// Waits for the last answer of each, and gives what they counted.
-    pub(crate) fn stop(&mut self) -> Result<Vec<Count>, String> {
-        for process in &mut self.processes {
-            process.input = None;
+    pub(crate) fn served(&self) -> Result<Vec<Served>, String> {
+        self.check()?;
+        Ok(self.tallies.iter().map(|tally| tally.served().clone()).collect())
+    }
+
+    /// Waits for the last answer of each.
+    pub(crate) fn stop(&mut self) -> Result<(), String> {
+        if !self.processes.is_empty() {
+            self.tell(&Order::Stop)?;
+            return self.wait_idle();
         }
-        if self.processes.is_empty() {
-            self.tallies.iter().for_each(|tally| tally.stop());
+        self.tallies.iter().for_each(|tally| tally.set_stopped(true));
+        for handle in self.threads.drain(..) {
+            handle.join().map_err(|_| "one of those who take part panicked")?;
         }
-        let readers = self.processes.iter_mut().filter_map(|process| process.reader.take());
-        for handle in readers.chain(self.threads.drain(..)) {
-            handle.join().map_err(|_| "one of those who took part panicked")?;
+        self.check()
+    }
+
+    fn tell(&mut self, order: &Order) -> Result<(), String> {
+        for (process, tally) in self.processes.iter_mut().zip(&self.tallies) {
+            let input = process.input.as_mut().ok_or("a process was ended already")?;
+            if !matches!(order, Order::Stop) {
+                tally.set_idle(false);
+            }
+            message::write(input, order).map_err(|error| format!("a process does not listen: {error}"))?;
         }
-        self.counts()
+        Ok(())
+    }
+
+    fn wait_idle(&self) -> Result<(), String> {
+        let deadline = Instant::now() + IDLE_WITHIN;
+        while !self.tallies.iter().all(|tally| tally.is_idle()) {
+            self.check()?;
+            if Instant::now() > deadline {
+                return Err(format!("a process was not ready within {IDLE_WITHIN:?}"));
+            }
+            thread::sleep(POLL);
+        }
+        self.check()
     }
 
     fn check(&self) -> Result<(), String> {
@@ -104,17 +130,14 @@ impl Process {
             .spawn()
             .map_err(|error| format!("cannot start a process: {error}"))?;
         let input = child.stdin.take();
-        let reader = child.stdout.take().map(|output| thread::spawn(move || read(output, &tally)));
-        Ok(Self { child, input, reader })
-    }
-
-    fn tell(&mut self, key: &str) -> Result<(), String> {
-        let input = self.input.as_mut().ok_or("a process was stopped already")?;
-        writeln!(input, "go {key}").map_err(|error| format!("a process does not listen: {error}"))
+        if let Some(output) = child.stdout.take() {
+            thread::spawn(move || hear(output, &tally));
+        }
+        Ok(Self { child, input })
     }
 }
 
-/// Ends with the process, or with what it was told: none is left behind, whatever went wrong.
+/// Ends the process: none is left behind, whatever went wrong.
 impl Drop for Process {
     fn drop(&mut self) {
         self.input = None;
@@ -124,26 +147,16 @@ impl Drop for Process {
 }
 
 /// Takes down what a process says until it ends.
-fn read(output: ChildStdout, tally: &Tally) {
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        match line.split_once(' ').unwrap_or((&line, "")) {
-            ("ready", _) => tally.set_ready(),
-            ("count", numbers) => {
-                if let Some(count) = parse(numbers) {
-                    tally.set(count);
-                }
-            }
-            ("trouble", message) => tally.set_trouble(message.to_owned()),
-            ("done", _) => return,
-            _ => tally.set_trouble(format!("said {line:?}")),
+fn hear(output: ChildStdout, tally: &Tally) {
+    for report in message::read(BufReader::new(output)) {
+        match report {
+            Ok(Report::Idle) => tally.set_idle(true),
+            Ok(Report::Shared(count)) => tally.set_count(count),
+            Ok(Report::Spread(served)) => *tally.served() = served,
+            Ok(Report::Trouble(message)) | Err(message) => tally.set_trouble(message),
         }
     }
     tally.set_trouble("ended before it was told to".to_owned());
-}
-
-fn parse(numbers: &str) -> Option<Count> {
-    let (admitted, denied) = numbers.split_once(' ')?;
-    Some(Count { admitted: admitted.parse().ok()?, denied: denied.parse().ok()? })
 }
 
 fn start_thread(client: &Client, key: &str, tally: &Arc<Tally>) -> JoinHandle<()> {

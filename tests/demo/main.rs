@@ -1,20 +1,28 @@
-//! Four processes share one limit on one server and hammer it. What they were admitted in total must be what the limit
-//! allows over that time, to the token.
+//! Four processes share one limit on a cluster and hammer it. What they were admitted in total must be what the limit
+//! allows over that time, to the token. Then one master is killed while they ask about many keys: decisions must go on,
+//! those of its keys must be degraded and say so, and its replica must take over.
 
 mod crew;
+mod masters;
+mod message;
+mod outage;
+mod outage_check;
+mod outage_view;
 mod place;
 mod proof;
+mod screen;
+mod served;
+mod sharing;
 mod tally;
-mod view;
 mod worker;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crew::Crew;
 use place::Place;
-use proof::{Proof, Verdict};
-use view::{Snapshot, View};
+use proof::Proof;
+use screen::{Screen, Style};
 
 /// Who takes part.
 const WORKERS: usize = 4;
@@ -22,10 +30,13 @@ const WORKERS: usize = 4;
 const RATE: u64 = 200;
 const LIMIT: &str = "200/s";
 const LIMITER: &str = "demo";
+/// Of a decision while a master dies. Ten times the default, so that a busy machine is not taken for a store that is gone.
+const DEADLINE: Duration = Duration::from_millis(500);
 const FRAME: Duration = Duration::from_millis(100);
 const USAGE: &str = "usage: demo [--seconds 1..30]
 
-Starts a server, or uses the one that GRIFO_URL names; GRIFO_URL=memory:// uses the embedded store.";
+Starts a cluster of 3 masters and 3 replicas, has processes share a limit for so long, then kills a master.
+Where GRIFO_URL names a server they share it there, and none is killed; GRIFO_URL=memory:// is the embedded store.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,48 +65,14 @@ fn main() -> ExitCode {
 }
 
 fn run(time: Duration) -> Result<(), String> {
-    let place = Place::find();
-    let mut proof = Proof::new(&place.url)?;
-    println!("{}\n", place.introduction(&proof.server()?));
+    let mut screen = Screen::new();
+    let mut place = Place::find(&mut screen)?;
+    let mut proof = Proof::new(&place)?;
+    screen.say(Style::Plain, &format!("{}\n\n", place.introduction(&proof.server()?)));
     let mut crew = Crew::ready(&place, WORKERS)?;
-    let key = proof.begin()?;
-    crew.go(proof.client(), &key)?;
-    watch(&crew, place.noun(), time)?;
-    let counts = crew.stop()?;
-    report(&proof.end(&key, &counts)?)
-}
-
-/// Shows the run until its time is over.
-fn watch(crew: &Crew, noun: &'static str, time: Duration) -> Result<(), String> {
-    let mut view = View::new(noun);
-    let start = Instant::now();
-    loop {
-        let elapsed = start.elapsed();
-        view.draw(&Snapshot { elapsed: elapsed.min(time), time, counts: crew.counts()?, rate: RATE }, elapsed >= time);
-        if elapsed >= time {
-            return Ok(());
-        }
-        std::thread::sleep(FRAME.min(time - elapsed));
+    sharing::run(&mut proof, &mut crew, &mut screen, place.noun(), time)?;
+    match &mut place {
+        Place::Own(cluster) => outage::run(cluster, &proof, &mut crew, &mut screen),
+        Place::Named(_) | Place::Embedded { .. } => Ok(()),
     }
-}
-
-fn report(verdict: &Verdict) -> Result<(), String> {
-    println!(
-        "\nChecked on the {} clock, from the call that emptied the bucket to the last denial, {:.6} s:",
-        verdict.clock, verdict.seconds
-    );
-    println!("  {RATE} tokens a second allow        {:>6}", verdict.allowed);
-    println!("  admitted to the {WORKERS} above         {:>6}", verdict.by_crew);
-    println!("  admitted at the end, left over   {:>6}", verdict.left);
-    let admitted = verdict.by_crew + verdict.left;
-    if admitted == verdict.allowed {
-        println!("EXACT: {admitted} admitted, not one more and not one fewer.");
-        return Ok(());
-    }
-    let (by, than) = if admitted > verdict.allowed {
-        (admitted - verdict.allowed, "more")
-    } else {
-        (verdict.allowed - admitted, "fewer")
-    };
-    Err(format!("{admitted} were admitted, {by} {than} than the limit allows"))
 }

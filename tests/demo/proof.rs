@@ -6,12 +6,13 @@
 //! little; as long as it passes no token on the way, both give the same number. Where it does, the call is made again.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use grifo::{Client, Decision, Error, Limiter};
 use tokio::runtime::Runtime;
 
-use crate::place::EMBEDDED;
+use crate::masters;
+use crate::place::Place;
 use crate::tally::Count;
 use crate::{LIMIT, LIMITER, RATE, worker};
 
@@ -34,6 +35,7 @@ pub(crate) struct Proof {
     runtime: Runtime,
     client: Client,
     limiter: Limiter,
+    key: String,
     clock: Clock,
     start: Option<Span>,
 }
@@ -53,17 +55,33 @@ pub(crate) struct Verdict {
 }
 
 impl Proof {
-    pub(crate) fn new(url: &str) -> Result<Self, String> {
+    /// Chooses a key that nobody has used, and finds the clock by which it is decided.
+    pub(crate) fn new(place: &Place) -> Result<Self, String> {
         let runtime = worker::runtime()?;
-        let client = worker::client(url)?;
-        runtime.block_on(client.connect(Duration::from_secs(5))).map_err(|error| error.to_string())?;
+        let client = worker::patient_client(&place.url())?;
+        worker::connect(&runtime, &client)?;
         let limiter = client.limiter(LIMITER, LIMIT).map_err(|error| error.to_string())?;
-        let clock = if url == EMBEDDED { Clock::Local(Instant::now()) } else { Clock::Server(connect(url)?) };
-        Ok(Self { runtime, client, limiter, clock, start: None })
+        let key = unused_key();
+        let clock = if place.is_embedded() {
+            Clock::Local(Instant::now())
+        } else if place.is_cluster() {
+            Clock::Server(masters::connect_to_holder(&runtime, &client, &place.url(), &key)?)
+        } else {
+            Clock::Server(Box::new(masters::connect(&place.url())?))
+        };
+        Ok(Self { runtime, client, limiter, key, clock, start: None })
+    }
+
+    pub(crate) const fn runtime(&self) -> &Runtime {
+        &self.runtime
     }
 
     pub(crate) const fn client(&self) -> &Client {
         &self.client
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
     }
 
     /// The name and version of the server.
@@ -72,29 +90,31 @@ impl Proof {
         Ok(format!("{} {}", pong.server, pong.version))
     }
 
-    /// Empties the bucket of a key that nobody has used, and gives that key.
-    pub(crate) fn begin(&mut self) -> Result<String, String> {
-        let salt = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_nanos();
-        for attempt in 0..ATTEMPTS {
-            let key = format!("{}-{salt}-{attempt}", std::process::id());
-            let (span, decision) = self.timed(&key, RATE)?;
+    /// Empties the bucket.
+    pub(crate) fn begin(&mut self) -> Result<(), String> {
+        for _ in 0..ATTEMPTS {
+            let (span, decision) = self.timed(RATE)?;
             if !decision.allowed {
                 return Err("an unused bucket was not full".to_owned());
             }
             if span.latest - span.earliest <= CLOSE {
                 self.start = Some(span);
-                return Ok(key);
+                return Ok(());
+            }
+            let reset = self.runtime.block_on(self.limiter.reset(&self.key)).map_err(|error| error.to_string())?;
+            if reset.remaining != RATE {
+                return Err("a bucket that was reset is not full".to_owned());
             }
         }
         Err("this machine is too busy to read the clock closely".to_owned())
     }
 
     /// Takes what is left, and tells what the limit allows up to that moment.
-    pub(crate) fn end(&mut self, key: &str, counts: &[Count]) -> Result<Verdict, String> {
+    pub(crate) fn end(&mut self, counts: &[Count]) -> Result<Verdict, String> {
         let start = self.start.ok_or("the end comes after the beginning")?;
         let mut left = 0;
         for _ in 0..ATTEMPTS {
-            let (span, decision) = self.timed(key, 1)?;
+            let (span, decision) = self.timed(1)?;
             if decision.allowed {
                 left += 1;
             } else if let Some(allowed) = tokens(start, span) {
@@ -109,9 +129,9 @@ impl Proof {
         Err("this machine is too busy to read the clock between two tokens".to_owned())
     }
 
-    fn timed(&mut self, key: &str, cost: u64) -> Result<(Span, Decision), String> {
+    fn timed(&mut self, cost: u64) -> Result<(Span, Decision), String> {
         let before = self.clock.now()?;
-        let decision: Result<Decision, Error> = self.runtime.block_on(self.limiter.check_n(key, cost));
+        let decision: Result<Decision, Error> = self.runtime.block_on(self.limiter.check_n(&self.key, cost));
         let after = self.clock.now()?;
         let span = Span { earliest: before.saturating_sub(CLOCK_GRAIN), latest: after + CLOCK_GRAIN };
         Ok((span, decision.map_err(|error| error.to_string())?))
@@ -131,9 +151,9 @@ impl Clock {
     }
 }
 
-fn connect(url: &str) -> Result<Box<redis::Connection>, String> {
-    let connection = redis::Client::open(url).and_then(|client| client.get_connection());
-    connection.map(Box::new).map_err(|error| format!("cannot read the server's clock: {error}"))
+fn unused_key() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", std::process::id(), now.as_nanos())
 }
 
 /// How many tokens came in between two calls, if the readings of the clock leave no doubt.
