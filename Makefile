@@ -21,7 +21,7 @@ servers: ## Install the Redis and Valkey servers of the tests below target/
 	@$(PYTHON) tests/servers.py $(TARGET)/servers
 
 # Without a server to be had, the demo runs on the embedded store.
-demo: ## Show what it does, against a real server
+demo: ## Show what it does, on a cluster of real servers
 	@[ -n "$$GRIFO_URL" ] || $(PYTHON) tests/servers.py $(TARGET)/servers || true
 	@$(CARGO) run --release --quiet -p grifo-tests --bin demo -- $(ARGS)
 
