@@ -60,12 +60,11 @@ pub(crate) fn run(cluster: &mut Cluster, proof: &Proof, crew: &mut Crew, screen:
     outage.watch_until_steady()?;
     outage.say("healthy: the store decides about all keys");
     outage.watch_for(HEALTHY)?;
-    cluster.node_mut(victim).kill_hard();
     let own = masters[VICTIM].keys.len();
     outage.view.stage = Stage::Killed;
+    cluster.node_mut(victim).kill_hard();
     outage.say(&format!("master killed: it was 127.0.0.1:{port}, which held {own} of the keys"));
-    let killed = Instant::now();
-    outage.watch_until_over(killed, || is_master(&mut link), replica_port)?;
+    outage.watch_until_over(replica_port, || is_master(&mut link))?;
     outage.end(own)
 }
 
@@ -144,14 +143,11 @@ impl<'a> Outage<'a> {
         }
     }
 
-    fn watch_until_over(
-        &mut self,
-        killed: Instant,
-        mut has_taken_over: impl FnMut() -> bool,
-        replica: u16,
-    ) -> Result<(), String> {
+    /// Until the replica has taken over and the store has decided about all keys for a while.
+    fn watch_until_over(&mut self, replica: u16, mut has_taken_over: impl FnMut() -> bool) -> Result<(), String> {
+        let killed = Instant::now();
         let mut is_degraded = false;
-        loop {
+        while self.view.stage != Stage::Again {
             let all = self.look()?;
             if !is_degraded && self.degraded.0 > 0 {
                 is_degraded = true;
@@ -162,19 +158,22 @@ impl<'a> Outage<'a> {
                 self.view.replace(VICTIM, replica);
                 self.say(&format!("replica took over: it is 127.0.0.1:{replica}"));
             }
-            let (_, last) = self.degraded;
-            let is_steady = last.is_some_and(|last| last.elapsed() >= STEADY) && self.view.is_steady(&all);
-            if let Some(last) = last.filter(|_| is_steady && self.view.stage == Stage::TookOver) {
+            if let Some(last) = self.last_degraded(&all).filter(|_| self.view.stage == Stage::TookOver) {
                 self.view.stage = Stage::Again;
                 self.view.outage = last.duration_since(killed);
                 self.say(&format!("all store again: the last degraded decision was {}", self.view.after_the_kill()));
-                return Ok(());
             }
             if killed.elapsed() > OVER_WITHIN {
                 return Err(format!("{OVER_WITHIN:?} after the kill {}", missing(self.view.stage, is_degraded)));
             }
             thread::sleep(FRAME);
         }
+        Ok(())
+    }
+
+    /// When the last decision was degraded, if that is long enough ago to be the last.
+    fn last_degraded(&self, all: &[Served]) -> Option<Instant> {
+        self.degraded.1.filter(|last| last.elapsed() >= STEADY && self.view.is_steady(all))
     }
 
     /// Stops all, and checks what they saw.
