@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use grifo_tests::Cluster;
+use grifo_tests::{Cluster, Server};
 
 use crate::crew::Crew;
 use crate::masters::{self, Master};
@@ -50,7 +50,6 @@ pub(crate) fn run(cluster: &mut Cluster, proof: &Proof, crew: &mut Crew, screen:
     let victim = cluster.node_on(port).ok_or("the master is none of this cluster")?;
     let replica = *cluster.replicas_of(victim).first().ok_or("the master has no replica")?;
     let replica_port = cluster.node(replica).port();
-    let mut link = cluster.node(replica).connection().map_err(|error| error.to_string())?;
     screen.say(
         Style::Plain,
         &format!("\nEach asks about {KEYS} keys in turn, spread over the masters; then one dies.\n\n"),
@@ -64,14 +63,15 @@ pub(crate) fn run(cluster: &mut Cluster, proof: &Proof, crew: &mut Crew, screen:
     outage.view.stage = Stage::Killed;
     cluster.node_mut(victim).kill_hard();
     outage.say(&format!("master killed: it was 127.0.0.1:{port}, which held {own} of the keys"));
-    outage.watch_until_over(replica_port, || is_master(&mut link))?;
+    outage.watch_until_over(replica_port, || is_master(cluster.node(replica)))?;
     outage.end(own)
 }
 
 /// One that does not answer is none, for now.
-fn is_master(connection: &mut redis::Connection) -> bool {
-    let role: redis::RedisResult<Vec<redis::Value>> = redis::cmd("ROLE").query(connection);
-    let name = role.ok().and_then(|role| role.into_iter().next()).map(redis::from_redis_value::<String>);
+fn is_master(node: &Server) -> bool {
+    // Asked only if it answers: one that is frozen would hold up the view.
+    let role = || node.try_command::<Vec<redis::Value>, _>(&["ROLE"]).ok()?.into_iter().next();
+    let name = node.answers().then(role).flatten().map(redis::from_redis_value::<String>);
     name.is_some_and(|name| name.is_ok_and(|name| name == "master"))
 }
 
@@ -144,7 +144,7 @@ impl<'a> Outage<'a> {
     }
 
     /// Until the replica has taken over and the store has decided about all keys for a while.
-    fn watch_until_over(&mut self, replica: u16, mut has_taken_over: impl FnMut() -> bool) -> Result<(), String> {
+    fn watch_until_over(&mut self, replica: u16, has_taken_over: impl Fn() -> bool) -> Result<(), String> {
         let killed = Instant::now();
         let mut is_degraded = false;
         while self.view.stage != Stage::Again {
