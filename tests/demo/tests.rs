@@ -1,5 +1,6 @@
 //! The demo as others start it: it must prove what it says, notice a lie, and leave nothing behind.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::path::Path;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 use grifo_tests::server_binary::installed;
 use grifo_tests::{Cluster, Server};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -185,6 +188,46 @@ fn the_embedded_store_is_exact_too() {
     let _alone = alone();
     let (success, output) = end(demo(Some("memory://"), 1));
     assert!(success && output.contains("EXACT: ") && output.contains("4 threads"), "{output}");
+}
+
+/// What the demo writes on a terminal of so many columns and rows.
+fn on_a_terminal(columns: u16, rows: u16, no_colour: &str) -> String {
+    let mut terminal = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("its other end");
+    let other_end = ptsname(&terminal, Vec::new()).expect("its other end has a name").into_string().expect("a path");
+    let other_end = File::options().read(true).write(true).open(other_end).expect("its other end");
+    tcsetwinsize(&terminal, Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+    let mut demo = command(Some("memory://"), 1);
+    demo.env("NO_COLOR", no_colour).env("TERM", "xterm").stdout(other_end).stderr(Stdio::null());
+    let mut child = demo.spawn().expect("the demo starts");
+    // It holds the other end, whose last holder ends what is read here.
+    drop(demo);
+    let mut text = Vec::new();
+    let _ = terminal.read_to_end(&mut text);
+    assert!(child.wait().is_ok_and(|status| status.success()), "{}", String::from_utf8_lossy(&text));
+    String::from_utf8(text).expect("it is text")
+}
+
+/// The same without what commands the terminal.
+fn visible(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let after = |part: &str| part.trim_start_matches(|c: char| c.is_ascii_digit()).chars().skip(1).collect::<String>();
+    parts.fold(first, |text, part| text + &after(part))
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let _alone = alone();
+    for (columns, rows) in [(80, 24), (60, 20), (40, 5)] {
+        let text = on_a_terminal(columns, rows, "1");
+        let widest = visible(&text).lines().map(|line| line.trim().chars().count()).max();
+        assert!(widest.is_some_and(|widest| widest < columns.into()), "{columns}: {text}");
+        let has_block = text.contains("thread  4");
+        assert_eq!(has_block, rows > 10, "what is redrawn has its place above the last row: {text}");
+        assert!(!text.contains("\x1b[32m"), "NO_COLOR was set: {text}");
+    }
+    assert!(on_a_terminal(80, 24, "").contains("\x1b[32m"), "a terminal shows colours");
 }
 
 #[test]
