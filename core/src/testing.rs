@@ -113,6 +113,13 @@ pub async fn decide_at(
     first.decide_all(operation.into(), &call, Some(microseconds(now))).await
 }
 
+/// The kind of the error that a server's words mean, such as `NOAUTH Authentication required.`, for tests of all versions.
+#[doc(hidden)]
+#[must_use]
+pub fn kind_of_reply(words: &str) -> ErrorKind {
+    store::redis::kind_of_reply(words)
+}
+
 /// What [`decide_at`] does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {

@@ -14,4 +14,5 @@ mod topology;
 
 pub(crate) use self::access::Access;
 pub(crate) use self::cluster::ClusterStore;
+pub(crate) use self::reply::kind_of_reply;
 pub(crate) use self::standalone::RedisStore;

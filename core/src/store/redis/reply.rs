@@ -1,6 +1,6 @@
 //! What the server's errors mean, whichever version says it, also when it is wrapped in the error of a script.
 
-use redis::RedisError;
+use redis::{RedisError, Value};
 
 use crate::error::{Error, ErrorKind};
 
@@ -54,7 +54,7 @@ impl Failure {
         let elsewhere = || detail.split_ascii_whitespace().nth(1).unwrap_or_default().to_owned();
         match word {
             "NOSCRIPT" => Self::NoScript(error),
-            UNKNOWN_COMMAND if detail.to_ascii_uppercase().contains("_RO") => Self::NoReadOnlyForm(error),
+            UNKNOWN_COMMAND if is_about_read_only_form(detail) => Self::NoReadOnlyForm(error),
             "LOADING" => Self::Loading(error),
             "READONLY" => Self::ReadOnly(error),
             "MOVED" => Self::Moved(error, elsewhere()),
@@ -71,10 +71,11 @@ type Meaning = (&'static str, ErrorKind, &'static str);
 
 const UNKNOWN_COMMAND: &str = "unknown command";
 const LACKS_A_RIGHT: &str = "the server's user lacks a right; `grifo ping` names it";
+const WANTS_CREDENTIALS: &str = "the server wants credentials; put them into the URL";
 const OF_A_CLUSTER: &str = "the server is part of a cluster; address it as redis+cluster://";
 
 /// Errors told by their code, the first word of the reply.
-const CODES: [Meaning; 17] = [
+const CODES: [Meaning; 18] = [
     ("NOSCRIPT", ErrorKind::Script, "the server has forgotten the script"),
     ("LOADING", ErrorKind::Unavailable, "the server is loading its data"),
     ("BUSY", ErrorKind::Unavailable, "the server is busy with somebody's script; SCRIPT KILL ends it"),
@@ -83,7 +84,7 @@ const CODES: [Meaning; 17] = [
     ("MISCONF", ErrorKind::Unavailable, "the server refuses writes since it cannot save to disk"),
     ("OOM", ErrorKind::Unavailable, "the server is out of memory; raise maxmemory or let it evict"),
     ("NOREPLICAS", ErrorKind::Unavailable, "the server refuses writes for want of replicas"),
-    ("NOAUTH", ErrorKind::Auth, "the server wants credentials; put them into the URL"),
+    ("NOAUTH", ErrorKind::Auth, WANTS_CREDENTIALS),
     ("WRONGPASS", ErrorKind::Auth, "the server refused user or password"),
     ("NOPERM", ErrorKind::Permission, LACKS_A_RIGHT),
     ("MOVED", ErrorKind::Cluster, OF_A_CLUSTER),
@@ -91,19 +92,29 @@ const CODES: [Meaning; 17] = [
     ("CROSSSLOT", ErrorKind::Cluster, OF_A_CLUSTER),
     ("TRYAGAIN", ErrorKind::Cluster, "the slot is just moving to another node"),
     ("CLUSTERDOWN", ErrorKind::Cluster, "the cluster does not serve this slot"),
+    (
+        "DENIED",
+        ErrorKind::Connection,
+        "the server serves its own machine alone; give it a password or end protected mode",
+    ),
     ("EXECABORT", ErrorKind::Script, "the server could not run the script"),
 ];
 
 /// Errors told by what they say, where the code is a plain ERR. Those of a script quote what went wrong in it.
-const WORDS: [Meaning; 7] = [
+const WORDS: [Meaning; 11] = [
     (
         UNKNOWN_COMMAND,
         ErrorKind::Script,
         "the server lacks a command; Redis 6.2 or Valkey 7.2 is the oldest that serves",
     ),
     ("max number of clients", ErrorKind::Unavailable, "the server has too many clients; raise maxclients"),
+    // What a command that is long enough is answered instead of NOAUTH.
+    ("Protocol error: unauthenticated", ErrorKind::Auth, WANTS_CREDENTIALS),
     ("invalid password", ErrorKind::Auth, "the server refused the password"),
     ("without any password configured", ErrorKind::Auth, "the server has no password; take it out of the URL"),
+    ("DB index is out of range", ErrorKind::Connection, "the server has no database of this number; see the URL"),
+    ("SELECT is not allowed", ErrorKind::Cluster, OF_A_CLUSTER),
+    ("cluster support disabled", ErrorKind::Cluster, "the server is no part of a cluster; address it as redis://"),
     ("permissions to run", ErrorKind::Permission, LACKS_A_RIGHT),
     ("ACL failure", ErrorKind::Permission, LACKS_A_RIGHT),
     ("can't ", ErrorKind::Permission, LACKS_A_RIGHT),
@@ -126,6 +137,11 @@ fn by_words(code: &str, detail: &str) -> Option<Meaning> {
     in_script.or_else(by_words).or_else(other)
 }
 
+/// The unknown command stands in quotes, those of the version. What follows are the caller's words.
+fn is_about_read_only_form(detail: &str) -> bool {
+    detail.split(['`', '\'']).nth(1).is_some_and(|name| name.to_ascii_uppercase().ends_with("_RO"))
+}
+
 fn is_of_a_script(detail: &str) -> bool {
     detail.contains("@user_script") || detail.contains("script: ")
 }
@@ -146,6 +162,12 @@ fn unknown_error(error: &RedisError, code: &str, detail: &str) -> Error {
         }
         _ => Error::new(ErrorKind::Script, format!("the server answered: {}", shorten(&format!("{code} {detail}")))),
     }
+}
+
+/// The kind of the error that a server's words mean.
+pub(crate) fn kind_of_reply(words: &str) -> ErrorKind {
+    let reply = redis::parse_redis_value(format!("-{words}\r\n").as_bytes()).and_then(Value::extract_error);
+    reply.map_or_else(|error| Failure::of(&error).into_error().kind(), |_| ErrorKind::Protocol)
 }
 
 /// Text from the server, fit for one line of a log.
