@@ -120,6 +120,26 @@ impl Cluster {
         self.wait_ready();
     }
 
+    /// The names under which a caller's key is stored, and the master that has them.
+    ///
+    /// # Panics
+    /// When no master has it.
+    #[must_use]
+    pub fn stored(&self, key: &str) -> (usize, Vec<String>) {
+        let on = |master: usize| (master, self.node(master).command(&["KEYS", &format!("*:={key}")]));
+        let found = self.masters().into_iter().map(on).find(|(_, names): &(usize, Vec<String>)| !names.is_empty());
+        found.unwrap_or_else(|| panic!("{key} is not stored"))
+    }
+
+    /// The slot in which a caller's key is stored.
+    ///
+    /// # Panics
+    /// When no master has it.
+    #[must_use]
+    pub fn slot_of_stored(&self, key: &str) -> u16 {
+        self.slot_of_key(&self.stored(key).1[0])
+    }
+
     /// Opens the move of a slot and moves no key: keys that exist are still served by `from`, which sends clients
     /// with others to `to` (`ASK`); commands on both kinds of keys are refused (`TRYAGAIN`).
     ///
