@@ -5,12 +5,14 @@
 //! | [`server_binary`] | which servers this machine has, and where |
 //! | [`server`] | starts, stops, freezes, kills and restarts one server |
 //! | [`cluster`] | a cluster of servers: failover, resharding, nodes that come and go |
+//! | [`cluster_case`] | what the cases of a cluster share |
 //! | [`cluster_options`] | passwords, addresses and coverage of a cluster |
 //! | [`cluster_view`] | what a node says about its cluster |
 //! | [`sentinel`] | a master, its replicas and the sentinels that watch them |
 //! | [`proxy`] | a TCP proxy that delays, drops, cuts, stalls or refuses |
 //! | [`tls_front`] | TLS in front of a server, with certificates of its own |
 //! | [`monitor`] | every command a server ran during a piece of code |
+//! | [`declared`] | whether scripts touch only the keys that were declared |
 //! | [`command_stats`] | how often and how long a server ran each command |
 //! | [`reference`](mod@reference) | the reference implementation, asked in batches |
 //! | [`scenario`] | the steps of the shared vectors, played on a client |
@@ -21,10 +23,12 @@
 
 pub mod case;
 pub mod cluster;
+pub mod cluster_case;
 pub mod cluster_options;
 mod cluster_slots;
 pub mod cluster_view;
 pub mod command_stats;
+pub mod declared;
 pub mod monitor;
 pub mod ports;
 pub mod proxy;

@@ -3,54 +3,12 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use grifo::{Client, ErrorKind, FailurePolicy, Limiter};
+use grifo::{ErrorKind, FailurePolicy};
 use grifo_tests::cluster::Cluster;
+use grifo_tests::cluster_case::{TURN, client, default_kind, degraded, hasty, keys, until_normal};
 use grifo_tests::workers::{self, Work};
-use grifo_tests::{ServerKind, server_binary};
-use tokio::sync::Mutex;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Clusters of many nodes share few cores: one at a time, so that what is measured is the client.
-static TURN: Mutex<()> = Mutex::const_new(());
-
-fn default_kind() -> ServerKind {
-    server_binary::installed()[0].kind
-}
-
-fn client(url: &str, policy: FailurePolicy) -> Client {
-    Client::builder(url).timeout(5 * SECOND).on_failure(policy).build().unwrap()
-}
-
-/// A limiter whose answers tell what went wrong, within a deadline that a busy machine can keep.
-fn hasty(url: &str, limits: &str) -> Limiter {
-    Client::builder(url).timeout(SECOND / 4).build().unwrap().limiter("case", limits).unwrap()
-}
-
-fn keys(count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("key {number}")).collect()
-}
-
-/// How many of the keys the store does not decide just now, and why.
-async fn degraded(limiter: &Limiter, keys: &[String]) -> Vec<(String, ErrorKind)> {
-    let calls = keys.iter().map(|key| (key, 0));
-    let decisions = limiter.check_many(calls).await.unwrap();
-    keys.iter().zip(decisions).filter_map(|(key, decision)| Some((key.clone(), decision.reason?))).collect()
-}
-
-/// Waits until the store decides all keys. How long that took.
-async fn until_normal(limiter: &Limiter, keys: &[String], at_most: Duration) -> Duration {
-    let started = Instant::now();
-    loop {
-        let failing = degraded(limiter, keys).await;
-        if failing.is_empty() {
-            return started.elapsed();
-        }
-        let some = &failing[..failing.len().min(3)];
-        assert!(started.elapsed() < at_most, "after {:?}: {} keys, {some:?}", started.elapsed(), failing.len());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 #[test]
 fn cl_01_a_thousand_keys_of_every_algorithm_are_exact_from_eight_processes() {
@@ -114,7 +72,7 @@ async fn cl_06_only_the_seed_is_named_and_dies() {
     let seed = cluster.masters()[0];
     let lost: HashSet<String> = {
         let owned = cluster.slots_of(seed);
-        let stored = |key: &String| owned.iter().any(|range| range.contains(&slot_of(&cluster, key)));
+        let stored = |key: &String| owned.iter().any(|range| range.contains(&cluster.slot_of_stored(key)));
         keys.iter().filter(|key| stored(key)).cloned().collect()
     };
     cluster.node_mut(seed).kill_hard();
@@ -122,18 +80,6 @@ async fn cl_06_only_the_seed_is_named_and_dies() {
     assert!(failing.iter().all(|(key, _)| lost.contains(key)), "keys of other masters are not affected");
     let took = until_normal(&limiter, &keys, 5 * SECOND).await;
     println!("normal {took:?} after the seed died, of {} keys", lost.len());
-}
-
-/// The slot in which a key of the tests is stored: asked for by a stored key of the same tag.
-fn slot_of(cluster: &Cluster, key: &str) -> u16 {
-    let pattern = format!("*:={key}");
-    for master in cluster.masters() {
-        let stored: Vec<String> = cluster.node(master).command(&["KEYS", &pattern]);
-        if let Some(stored) = stored.first() {
-            return cluster.slot_of_key(stored);
-        }
-    }
-    panic!("{key} is not stored")
 }
 
 #[tokio::test]
@@ -182,14 +128,14 @@ async fn cl_12_a_slot_without_an_owner_degrades_only_its_keys() {
         .await
         .unwrap();
     until_normal(&limiter, &keys, 5 * SECOND).await;
-    let slot = slot_of(&cluster, &keys[0]);
+    let slot = cluster.slot_of_stored(&keys[0]);
     let owner = cluster.master_of_slot(slot).unwrap();
     cluster.del_slots(slot..=slot);
     let started = Instant::now();
     let decision = limiter.check(&keys[0]).await.unwrap();
     assert_eq!(decision.reason, Some(ErrorKind::Cluster), "{decision:?}");
     assert!(started.elapsed() < SECOND / 2);
-    let others: Vec<String> = keys.iter().filter(|key| slot_of(&cluster, key) != slot).cloned().collect();
+    let others: Vec<String> = keys.iter().filter(|key| cluster.slot_of_stored(key) != slot).cloned().collect();
     assert!(others.len() > 40);
     until_normal(&limiter, &others, SECOND).await;
     cluster.add_slots(owner, slot..=slot);
@@ -224,7 +170,7 @@ async fn a_slot_that_is_half_moved_is_served_from_both_nodes() {
     let keys = keys(640);
     let all = |amount: u64| limiter.check_many(keys.iter().map(move |key| (key.clone(), amount)));
     assert!(all(1).await.unwrap().iter().all(|decision| decision.allowed));
-    let slot = slot_of(&cluster, &keys[0]);
+    let slot = cluster.slot_of_stored(&keys[0]);
     let from = cluster.master_of_slot(slot).unwrap();
     let to = *cluster.masters().iter().find(|master| **master != from).unwrap();
     cluster.begin_migration(slot, from, to);

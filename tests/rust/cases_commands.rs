@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use grifo::{Client, ErrorKind, Limiter, Source};
 use grifo_tests::case::{Place, eventually, of_each_algorithm, patient};
-use grifo_tests::{Monitor, MonitorLine, Server, ServerKind, server_binary};
+use grifo_tests::declared::{assert_declared, calls, keys_of};
+use grifo_tests::{Monitor, Server, ServerKind, server_binary};
 
 const SET: &str = "token-bucket 10/20000d + sliding-window 11/20000d + fixed-window 12/20000d";
 
@@ -14,37 +15,11 @@ fn each_kind_of_limits() -> Vec<String> {
     of_each_algorithm("10/20000d").into_iter().chain([SET.to_owned(), pair]).collect()
 }
 
-/// KEYS of a call of a script.
-fn keys_of(call: &MonitorLine) -> &[Vec<u8>] {
-    let count: usize = std::str::from_utf8(&call.args[2]).unwrap().parse().unwrap();
-    &call.args[3..3 + count]
-}
-
-/// Every key that the script touched is in KEYS, and what is in KEYS is a key, once.
-fn keys_are_declared(lines: &[MonitorLine], what: &str) {
-    let mut declared: HashSet<&[u8]> = HashSet::new();
-    let mut touched: HashSet<&[u8]> = HashSet::new();
-    for line in lines {
-        if !line.is_from_script() {
-            assert!(touched.is_subset(&declared), "{what}: {lines:?}");
-            assert!(line.name().starts_with("EVAL"), "{what}: {line:?}");
-            declared = keys_of(line).iter().map(Vec::as_slice).collect();
-            assert_eq!(declared.len(), keys_of(line).len(), "{what}: a key twice: {line:?}");
-            assert!(declared.iter().all(|key| key.starts_with(b"grifo:{")), "{what}: {line:?}");
-            touched.clear();
-        } else if line.name() != "TIME" {
-            assert!(declared.contains(&*line.args[1]), "{what}: undeclared: {line:?}");
-            touched.insert(&line.args[1]);
-        }
-    }
-    assert_eq!(touched, declared, "{what}: {lines:?}");
-}
-
 async fn one_round_trip(server: &Server, what: &str, call: impl Future<Output = bool>) {
     let (worked, lines) = Monitor::record_async(server, call).await;
     assert!(worked, "{what}");
-    keys_are_declared(&lines, what);
-    assert_eq!(lines.iter().filter(|line| !line.is_from_script()).count(), 1, "{what}: {lines:?}");
+    assert_declared(&lines, what);
+    assert_eq!(calls(&lines).len(), 1, "{what}: {lines:?}");
 }
 
 #[tokio::test]
@@ -79,15 +54,14 @@ async fn cl_02_a_thousand_keys_in_one_call_are_all_declared() {
     let place = Place::redis();
     let server = place.server().unwrap();
     let limiter = place.limiter(SET);
-    let calls = || (0..1000).map(|index| (format!("key {index} {{tag}}"), 1 + index % 3));
-    let (decisions, lines) = Monitor::record_async(server, limiter.check_many(calls())).await;
+    let keys = (0..1000).map(|index| (format!("key {index} {{tag}}"), 1 + index % 3));
+    let (decisions, lines) = Monitor::record_async(server, limiter.check_many(keys)).await;
     assert!(decisions.unwrap().iter().all(|decision| decision.allowed));
     let lines: Vec<_> =
         lines.into_iter().filter(|line| line.is_from_script() || line.name().contains("EVAL")).collect();
-    let calls: Vec<_> = lines.iter().filter(|line| !line.is_from_script()).collect();
-    let declared: HashSet<_> = calls.iter().flat_map(|call| keys_of(call)).collect();
+    let declared: HashSet<_> = calls(&lines).into_iter().flat_map(keys_of).collect();
     assert_eq!(declared.len(), 3000 + 1, "three of each, and the record of partitions");
-    keys_are_declared(&lines, "a thousand keys");
+    assert_declared(&lines, "a thousand keys");
 }
 
 /// A peek on a server that refuses writes, with the script in its cache and without it.
