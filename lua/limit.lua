@@ -109,9 +109,10 @@ while ARGV[position] do
   end
 end
 
+-- What is there is replaced, not removed first: in a slot that is on its way to another node, a key that is gone cannot be
+-- made anew.
 local function store(slot)
-  if not slot.state or slot.foreign or slot.reset or slot.stale then call('UNLINK', slot.key) end
-  if slot.state then slot.algorithm.write(slot) end
+  if slot.state then slot.algorithm.write(slot) else call('UNLINK', slot.key) end
 end
 
 -- A log takes several commands. Where it is not alone, the rights to them are tried before the first write, and it comes

@@ -5,9 +5,11 @@
 -- The log's clock is the server's plus `shift`, which grows when the server's clock steps back: the log's never does.
 -- It is known from the newest hit, or, after a refund, from the time of that (`latest`): `sum:shift:latest`, where
 -- these are needed.
--- Adding costs O(log n) and frees at most 16 old hits; a log without a hit that counts is freed with UNLINK.
+-- Adding costs O(log n) and frees at most 16 old hits; a long log without a hit that counts is freed with UNLINK.
 local MODULUS = 9007199254740992
 local PRUNED_PER_CALL = 16
+-- A log of so many hits or fewer is freed hit by hit: servers keep it in one piece of memory.
+local FREED_PER_HIT = 128
 -- So many hits are read in one go rather than searched.
 local READ_AT_ONCE = 8
 
@@ -154,11 +156,18 @@ algorithms.l = {
 
   write = function(slot)
     local state, key = slot.state, slot.key
-    local is_new = not slot.newest or slot.stale or slot.reset or slot.foreign
+    local is_new = not slot.newest or slot.stale or slot.foreign
+    local old = 0
+    if slot.stale then old = call('ZCARD', key) end
+    if slot.foreign or old > FREED_PER_HIT then
+      call('UNLINK', key)
+      old = 0
+    end
     -- Lest a key be left without a time to live.
     if is_new then algorithms.l.rehearse(slot) end
     if state.rank then call('ZREMRANGEBYRANK', key, state.rank + 1, -1) end
-    local replaced = state.replaced or (not is_new and slot.newest_time == state.time and slot.newest)
+    if old > 1 then call('ZREMRANGEBYRANK', key, 0, -2) end
+    local replaced = state.replaced or ((old > 0 or (not is_new and slot.newest_time == state.time)) and slot.newest)
     local member = format_member(plus(state.base, state.counted), state.shift, state.latest)
     -- The new member before the old one goes, lest the key go with it.
     call('ZADD', key, string.format('%.0f', state.time), member)
