@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 16;
 /// The pause before asking again a cluster that is just changing, and how many there may be: so that the default deadline
 /// leaves time to say what is wrong.
 const PAUSE: Duration = Duration::from_millis(5);
-const PAUSES: usize = 6;
+const PAUSES: usize = 4;
 
 /// A cluster.
 #[derive(Debug)]
