@@ -83,38 +83,6 @@ async fn cl_06_only_the_seed_is_named_and_dies() {
 }
 
 #[tokio::test]
-async fn cl_09_keys_that_move_under_load_are_charged_once_each() {
-    let _turn = TURN.lock().await;
-    let cluster = Cluster::start(default_kind(), 3, 0);
-    let limiter = client(&cluster.url(), FailurePolicy::Raise).limiter("case", "1000/20000d").unwrap();
-    let keys = keys(100);
-    let hits = |rounds: u64| {
-        let (limiter, keys) = (limiter.clone(), keys.clone());
-        async move {
-            for _ in 0..rounds {
-                let calls = keys.iter().map(|key| (key, 1));
-                let decisions = limiter.check_many(calls).await.unwrap();
-                assert!(decisions.iter().all(|decision| decision.allowed));
-            }
-        }
-    };
-    hits(1).await;
-    let load = tokio::spawn(hits(50));
-    let (from, to) = (cluster.masters()[0], cluster.masters()[1]);
-    let first = *cluster.slots_of(from)[0].start();
-    let _cluster = tokio::task::spawn_blocking(move || {
-        cluster.migrate_slots(from, to, first..=first + 1000);
-        cluster
-    })
-    .await
-    .unwrap();
-    load.await.unwrap();
-    for key in &keys {
-        assert_eq!(limiter.peek(key).await.unwrap().remaining, 1000 - 51, "{key}");
-    }
-}
-
-#[tokio::test]
 async fn cl_12_a_slot_without_an_owner_degrades_only_its_keys() {
     let _turn = TURN.lock().await;
     let cluster = Cluster::start(default_kind(), 3, 0);
@@ -158,30 +126,4 @@ async fn sc_04_each_node_may_forget_its_scripts() {
         assert_eq!(limiter.peek(key).await.unwrap().remaining, 997, "{key}");
     }
     assert!(client.stats().reloads >= 9, "{:?}", client.stats());
-}
-
-#[tokio::test]
-async fn a_slot_that_is_half_moved_is_served_from_both_nodes() {
-    let _turn = TURN.lock().await;
-    let cluster = Cluster::start(default_kind(), 3, 0);
-    let limiter = client(&cluster.url(), FailurePolicy::Raise)
-        .limiter("case", "1000/20000d + sliding-window 999/20000d")
-        .unwrap();
-    let keys = keys(640);
-    let all = |amount: u64| limiter.check_many(keys.iter().map(move |key| (key.clone(), amount)));
-    assert!(all(1).await.unwrap().iter().all(|decision| decision.allowed));
-    let slot = cluster.slot_of_stored(&keys[0]);
-    let from = cluster.master_of_slot(slot).unwrap();
-    let to = *cluster.masters().iter().find(|master| **master != from).unwrap();
-    cluster.begin_migration(slot, from, to);
-    // Both keys of one caller's key move, those of the others stay.
-    let stored: Vec<String> = cluster.node(from).command(&["KEYS", &format!("*:={}", keys[0])]);
-    assert_eq!(stored.len(), 2);
-    cluster.migrate_keys(from, to, &stored);
-    cluster.node(to).command::<(), _>(&["SCRIPT", "FLUSH"]);
-    assert!(all(1).await.unwrap().iter().all(|decision| decision.allowed && !decision.degraded()));
-    cluster.finish_migration(slot, from, to);
-    for key in &keys {
-        assert_eq!(limiter.peek(key).await.unwrap().limits[0].remaining, 998, "{key}");
-    }
 }
