@@ -180,6 +180,32 @@ mod tests {
         }
     }
 
+    /// The last slot of each master, as `redis-cli --cluster create` shares them out.
+    fn last_slots(masters: usize) -> Vec<usize> {
+        let share = 16_384.0 / masters as f64;
+        let mut last: Vec<_> = (1..=masters).map(|n| (n as f64 * share - 1.0).round() as usize).collect();
+        last[masters - 1] = 16_383;
+        last
+    }
+
+    #[test]
+    fn cl_04_each_master_has_its_share_of_the_partitions() {
+        for masters in [3, 5, 16] {
+            let last = last_slots(masters);
+            let counts_that_suffice = (6..=12).map(|n| 1 << n).filter(|partitions| *partitions >= 16 * masters);
+            for partitions in counts_that_suffice {
+                let mut owned = vec![0_usize; masters];
+                for tag in TAGS.iter().step_by(TAGS.len() / partitions) {
+                    let slot = slot(tag.as_bytes());
+                    owned[last.iter().filter(|last| **last < slot).count()] += 1;
+                }
+                let even = partitions as f64 / masters as f64;
+                let is_fair = |count: &usize| (*count as f64 / even - 1.0).abs() <= 0.05;
+                assert!(owned.iter().all(is_fair), "{partitions} partitions on {masters} masters: {owned:?}");
+            }
+        }
+    }
+
     #[test]
     fn se_01_no_two_tuples_share_a_name() {
         let separators = [":", "|", "/", "{", "}", "{}", "\0", "\n", "=", "#"];

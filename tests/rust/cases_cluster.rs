@@ -48,6 +48,21 @@ async fn cl_04_keys_are_spread_whatever_their_braces() {
 }
 
 #[tokio::test]
+async fn cl_04_each_master_of_three_has_its_share_within_five_percent() {
+    let _turn = TURN.lock().await;
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    let limiter = client(&cluster.url(), FailurePolicy::Raise).limiter("case", "10/d").unwrap();
+    let names = keys(30_000);
+    for part in names.chunks(3000) {
+        let _ = limiter.check_many(part.iter().map(|name| (name, 1))).await.unwrap();
+    }
+    let sizes = cluster.dbsize_per_master();
+    println!("{sizes:?}");
+    assert!(sizes.values().sum::<u64>() >= 30_000);
+    assert!(sizes.values().all(|size| (9500..=10_500).contains(size)), "{sizes:?}");
+}
+
+#[tokio::test]
 async fn cl_05_masters_that_step_down_are_noticed() {
     let _turn = TURN.lock().await;
     let cluster = Cluster::start(default_kind(), 3, 3);
