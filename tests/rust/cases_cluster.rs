@@ -7,6 +7,7 @@ use grifo::{ErrorKind, FailurePolicy};
 use grifo_tests::cluster::Cluster;
 use grifo_tests::cluster_case::{TURN, client, default_kind, degraded, hasty, keys, until_normal};
 use grifo_tests::workers::{self, Work};
+use grifo_tests::{ServerKind, server_binary};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -141,4 +142,29 @@ async fn sc_04_each_node_may_forget_its_scripts() {
         assert_eq!(limiter.peek(key).await.unwrap().remaining, 997, "{key}");
     }
     assert!(client.stats().reloads >= 9, "{:?}", client.stats());
+}
+
+#[tokio::test]
+async fn ping_warns_of_a_cluster_that_one_dead_master_stops() {
+    let _turn = TURN.lock().await;
+    for kind in ServerKind::ALL.into_iter().filter(|kind| server_binary::find(*kind).is_some()) {
+        let cluster = Cluster::start(kind, 2, 0);
+        let poor = cluster.url().replace("://", "://poor:pw@");
+        let configure = |node: usize, words: &[&str]| cluster.node(node).command::<(), _>(words);
+        let warnings = async |url: &str| client(url, FailurePolicy::Raise).ping().await.unwrap().warnings;
+        assert_eq!(warnings(&cluster.url()).await, [""; 0], "{kind}");
+        // One node that says so is enough.
+        configure(1, &["CONFIG", "SET", "cluster-require-full-coverage", "yes"]);
+        let [warning] = warnings(&cluster.url()).await.try_into().unwrap();
+        assert!(warning.contains("CONFIG SET cluster-require-full-coverage no"), "{kind}: {warning}");
+        for node in 0..2 {
+            configure(node, &["ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "+@all", "-config"]);
+        }
+        let [unknown] = warnings(&poor).await.try_into().unwrap();
+        assert!(unknown.contains("is not known"), "{kind}: {unknown}");
+        for node in 0..2 {
+            configure(node, &["ACL", "SETUSER", "poor", "+config|get"]);
+        }
+        assert_eq!(warnings(&poor).await, [warning], "{kind}");
+    }
 }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use grifo_tests::Server;
+use grifo_tests::cluster_case::default_kind;
+use grifo_tests::{Cluster, ClusterOptions, Server};
 use serde_json::Value;
 
 use self::replay::small_log;
@@ -187,4 +188,15 @@ fn ping_names_the_server_and_what_its_user_lacks() {
     assert_eq!((code(&poor), parsed(&poor)["lacking"].to_string()), (1, r#"["TIME","ZCARD"]"#.to_owned()));
     let said = text(&run(&["ping", "--store", &url]).stdout);
     assert!(said.contains("TIME, ZCARD") && said.contains("+time +zcard"), "{said}");
+}
+
+#[test]
+fn ping_warns_and_is_content() {
+    let cluster =
+        Cluster::start_with(ClusterOptions { full_coverage: true, ..ClusterOptions::new(default_kind(), 1, 0) });
+    let warned = run(&["ping", "--store", &cluster.url(), "--json"]);
+    let warnings = parsed(&warned)["warnings"].as_array().cloned().expect("a list");
+    assert_eq!((code(&warned), warnings.len()), (0, 1), "{warnings:?}");
+    let said = text(&run(&["ping", "--store", &cluster.url()]).stdout);
+    assert!(said.contains("ready") && said.contains("warning: cluster-require-full-coverage is on"), "{said}");
 }

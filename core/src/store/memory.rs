@@ -74,7 +74,13 @@ impl Store for MemoryStore {
 
     async fn ping(&self) -> Result<Pong, Error> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Ok(Pong { server: "memory".to_owned(), version, lacking: Vec::new(), round_trip: Duration::ZERO })
+        Ok(Pong {
+            server: "memory".to_owned(),
+            version,
+            lacking: Vec::new(),
+            warnings: Vec::new(),
+            round_trip: Duration::ZERO,
+        })
     }
 
     fn close(&self) {}

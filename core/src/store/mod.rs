@@ -84,6 +84,8 @@ pub struct Pong {
     pub version: String,
     /// Commands that the store's user may not run but grifo needs, or the pattern of the keys that it may not use.
     pub lacking: Vec<String>,
+    /// Settings of the store that may make an outage worse than it need be, each with what to do.
+    pub warnings: Vec<String>,
     /// How long the answer took.
     pub round_trip: std::time::Duration,
 }

@@ -28,6 +28,7 @@ impl Ping {
                 "server": pong.server,
                 "version": pong.version,
                 "lacking": pong.lacking,
+                "warnings": pong.warnings,
                 "round_trip": pong.round_trip.as_secs_f64(),
             }))?;
         } else {
@@ -38,6 +39,14 @@ impl Ping {
 }
 
 fn text(pong: &Pong, paint: Paint) -> String {
+    let mut text = health(pong, paint);
+    for warning in &pong.warnings {
+        text.push_str(&format!("{}: {warning}\n", paint.bad("warning")));
+    }
+    text
+}
+
+fn health(pong: &Pong, paint: Paint) -> String {
     let milliseconds = pong.round_trip.as_secs_f64() * 1000.0;
     let (server, version) = (safe(pong.server.as_bytes()), safe(pong.version.as_bytes()));
     let mut text = format!("{server} {version} answered in {milliseconds:.2} ms\n");

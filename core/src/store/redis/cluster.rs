@@ -12,7 +12,7 @@ use redis::Value;
 use super::access::Access;
 use super::address::Address;
 use super::node::Node;
-use super::ping::ping;
+use super::ping::ping_cluster;
 use super::record::Record;
 use super::reply::Failure;
 use super::script::Call;
@@ -243,14 +243,8 @@ impl Store for ClusterStore {
 
     async fn ping(&self) -> Result<Pong, Error> {
         let masters = self.router.topology.masters().await?;
-        let mut worst: Option<Pong> = None;
-        for node in masters {
-            let pong = ping(&node, &self.prefix).await?;
-            if worst.as_ref().is_none_or(|worst| pong.round_trip > worst.round_trip) {
-                worst = Some(pong);
-            }
-        }
-        worst.ok_or_else(|| Error::new(ErrorKind::Cluster, "the cluster has no master that serves slots"))
+        let pong = ping_cluster(&masters, &self.prefix).await?;
+        pong.ok_or_else(|| Error::new(ErrorKind::Cluster, "the cluster has no master that serves slots"))
     }
 
     fn close(&self) {

@@ -1,5 +1,7 @@
 //! How a server is, and what its user may not do.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use redis::{Cmd, FromRedisValue, Value, cmd};
@@ -12,13 +14,55 @@ use crate::error::{Error, ErrorKind};
 use crate::key::helper_key;
 use crate::store::Pong;
 
+const COVERAGE: &str = "cluster-require-full-coverage";
+
 pub(super) async fn ping(node: &Node, prefix: &str) -> Result<Pong, Error> {
     let link = node.link().await?;
     let started = Instant::now();
     link.ask(&cmd("PING")).await.map_err(Failure::into_error)?;
     let round_trip = started.elapsed();
     let (server, version) = identity(&link).await;
-    Ok(Pong { server, version, lacking: lacking(&link, prefix).await?, round_trip })
+    Ok(Pong { server, version, lacking: lacking(&link, prefix).await?, warnings: Vec::new(), round_trip })
+}
+
+/// The answers of all masters in one; none when there is no master.
+pub(super) async fn ping_cluster(masters: &[Arc<Node>], prefix: &str) -> Result<Option<Pong>, Error> {
+    let mut all: Option<Pong> = None;
+    for node in masters {
+        let mut pong = ping(node, prefix).await?;
+        pong.warnings.extend(coverage_warning(&*node.link().await?).await);
+        all = Some(match all {
+            Some(others) => worst_of(others, pong),
+            None => pong,
+        });
+    }
+    Ok(all)
+}
+
+/// The slower answer, with all that either lacks or is warned of.
+fn worst_of(one: Pong, other: Pong) -> Pong {
+    let (mut worst, better) = if other.round_trip > one.round_trip { (other, one) } else { (one, other) };
+    for (all, more) in [(&mut worst.lacking, better.lacking), (&mut worst.warnings, better.warnings)] {
+        all.extend(more.into_iter().filter(|text| !all.contains(text)).collect::<Vec<_>>());
+    }
+    worst
+}
+
+/// Whether one dead master would stop the keys of all others too.
+async fn coverage_warning(link: &Link) -> Option<String> {
+    let mut command = cmd("CONFIG");
+    command.arg("GET").arg(COVERAGE);
+    let setting =
+        link.ask(&command).await.ok().and_then(|value| HashMap::<String, String>::from_redis_value(value).ok());
+    match setting.as_ref().and_then(|setting| setting.get(COVERAGE)).map(String::as_str) {
+        Some("no") => None,
+        Some(_) => Some(format!(
+            "{COVERAGE} is on: one slot without a master stops the whole cluster; CONFIG SET {COVERAGE} no keeps the others going"
+        )),
+        None => Some(format!(
+            "whether one slot without a master stops the whole cluster is not known: CONFIG GET {COVERAGE} is refused"
+        )),
+    }
 }
 
 /// The commands that scripts run, each on a helper key, so that none leaves a key without a time to live.
