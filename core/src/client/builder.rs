@@ -1,6 +1,7 @@
 //! What a client can be told beside its URL.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::key::{Partitions, check_prefix};
 use crate::limit::MAX_LIMITS;
 use crate::store::AnyStore;
 use crate::store::memory::MemoryStore;
-use crate::store::redis::address::{Address, CLUSTER_SCHEME};
+use crate::store::redis::address::{self, Address};
+use crate::store::redis::tls::TlsOptions;
 use crate::store::redis::{Access, ClusterStore, RedisStore};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
@@ -33,6 +35,7 @@ pub struct ClientBuilder {
     partitions: Option<u16>,
     max_keys: usize,
     clock: Option<Arc<dyn Clock>>,
+    tls: TlsOptions,
 }
 
 impl ClientBuilder {
@@ -47,6 +50,7 @@ impl ClientBuilder {
             partitions: None,
             max_keys: DEFAULT_MAX_KEYS,
             clock: None,
+            tls: TlsOptions::default(),
         }
     }
 
@@ -103,6 +107,70 @@ impl ClientBuilder {
         self
     }
 
+    /// The file with the certificates of the authorities that may have signed the server's, in the form of PEM; these are
+    /// trusted then in place of those that the system trusts. For a URL with TLS, `rediss://` or `rediss+cluster://`, and for
+    /// all servers of the store, like every option of TLS.
+    ///
+    /// It is read once, by [`build`](Self::build), which gives [`ErrorKind::InvalidOptions`] if it cannot be: a client that is
+    /// to trust a new file must be made anew. Those of the system are read at the first connection; the variables
+    /// `SSL_CERT_FILE` and `SSL_CERT_DIR` of the environment stand in for them.
+    ///
+    /// ```
+    /// let builder = grifo::Client::builder("rediss://redis.example.com").tls_ca_file("/no/such/ca.pem");
+    /// # #[cfg(feature = "tls")]
+    /// assert!(builder.build().unwrap_err().message().contains("/no/such/ca.pem"));
+    /// ```
+    pub fn tls_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tls.ca_file = Some(path.into());
+        self
+    }
+
+    /// The file with the certificate that this client shows to a server that wants one, in the form of PEM; certificates in
+    /// between it and the authority follow it. Goes together with [`tls_key`](Self::tls_key), and is read once, by
+    /// [`build`](Self::build), which gives [`ErrorKind::InvalidOptions`] if the file cannot be read or the two do not belong
+    /// together.
+    ///
+    /// ```
+    /// let builder = grifo::Client::builder("rediss://redis.example.com");
+    /// let builder = builder.tls_certificate("/no/such/client.pem").tls_key("/no/such/client.key");
+    /// assert_eq!(builder.build().unwrap_err().kind(), grifo::ErrorKind::InvalidOptions);
+    /// ```
+    pub fn tls_certificate(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tls.certificate = Some(path.into());
+        self
+    }
+
+    /// The file with the private key of [`tls_certificate`](Self::tls_certificate), without a passphrase, in the form of PEM:
+    /// PKCS#8, PKCS#1 or SEC1. Read like that one; what it holds appears in no message.
+    pub fn tls_key(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tls.key = Some(path.into());
+        self
+    }
+
+    /// The DNS name or IP address that the server's certificate must hold, and that it is asked for. Default: the host of the
+    /// URL, and for the nodes of a cluster the host that each announces. [`build`](Self::build) gives
+    /// [`ErrorKind::InvalidOptions`] for what is neither.
+    ///
+    /// ```
+    /// // Through a tunnel, the server is not where its certificate says.
+    /// let builder = grifo::Client::builder("rediss://localhost:16379").tls_server_name("redis.example.com");
+    /// # #[cfg(feature = "tls")]
+    /// builder.build()?;
+    /// # Ok::<(), grifo::Error>(())
+    /// ```
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// **Dangerous.** Takes any server for the right one, whatever its certificate: the connection is encrypted, but whoever
+    /// sits in between reads it, the password first of all, and answers what he likes. For tests alone. Default `false`;
+    /// `true` is logged as a warning by [`build`](Self::build).
+    pub const fn tls_insecure(mut self, insecure: bool) -> Self {
+        self.tls.insecure = insecure;
+        self
+    }
+
     /// Makes the client. Connects to nothing, waits for nothing, and needs no runtime.
     /// # Errors
     /// [`ErrorKind::InvalidOptions`] for a URL or an option that cannot be.
@@ -135,19 +203,25 @@ impl ClientBuilder {
             if !matches!(rest, "//" | "///") {
                 return Err(invalid("memory:// takes nothing behind it"));
             }
+            self.tls.resolve(false)?;
             let clock = self.clock.clone().unwrap_or_else(|| Arc::clone(local_clock));
             return Ok((AnyStore::Memory(MemoryStore::new(self.max_keys, Arc::clone(&clock))), clock));
         }
         if self.clock.is_some() {
             return Err(invalid("a clock can be set for memory:// alone; in Redis the server's time counts"));
         }
-        let access = Access::new(self.connect_timeout);
-        if self.url.starts_with(CLUSTER_SCHEME) {
+        let access = |has_tls| {
+            let tls = self.tls.resolve(has_tls)?;
+            Ok::<_, Error>(Access::new(self.connect_timeout).with_tls(tls))
+        };
+        if address::is_cluster(&self.url) {
             let seeds = Address::parse_cluster(&self.url)?;
+            let access = access(seeds.iter().any(Address::has_tls))?;
             let store = ClusterStore::new(seeds, self.prefix.clone(), partitions, access);
             return Ok((AnyStore::Cluster(store), Arc::clone(local_clock)));
         }
         let address = Address::parse(&self.url)?;
+        let access = access(address.has_tls())?;
         let store = RedisStore::new(address, self.prefix.clone(), partitions, access);
         Ok((AnyStore::Redis(store), Arc::clone(local_clock)))
     }
@@ -164,6 +238,7 @@ impl fmt::Debug for ClientBuilder {
             .field("prefix", &self.prefix)
             .field("partitions", &self.partitions)
             .field("max_keys", &self.max_keys)
+            .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
 }

@@ -3,17 +3,38 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::address::Address;
+use super::tls::Tls;
+use crate::error::{Error, ErrorKind};
+
 /// What all nodes of a store share.
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(super) connect_timeout: Duration,
+    tls: Option<Tls>,
     /// How often a script had to be sent whole, since a server had forgotten it.
     reloads: AtomicU64,
 }
 
 impl Access {
     pub(crate) fn new(connect_timeout: Duration) -> Self {
-        Self { connect_timeout, reloads: AtomicU64::new(0) }
+        Self { connect_timeout, tls: None, reloads: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn with_tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// The TLS that a server is spoken to with, if its address asks for that: never without it then.
+    pub(super) fn tls_of(&self, address: &Address) -> Result<Option<&Tls>, Error> {
+        match &self.tls {
+            _ if !address.has_tls() => Ok(None),
+            Some(tls) => Ok(Some(tls)),
+            None => {
+                Err(Error::new(ErrorKind::Internal, "the address asks for TLS and there is none; please report this"))
+            }
+        }
     }
 
     pub(super) fn count_reload(&self) {

@@ -1,4 +1,5 @@
-//! Addresses of stores: `redis://[user:pass@]host[:port][/db]` and `redis+unix:///path[?user=…&pass=…&db=…]`.
+//! Addresses of stores: `redis://[user:pass@]host[:port][/db]`, the same with `rediss://` for TLS, and
+//! `redis+unix:///path[?user=…&pass=…&db=…]`.
 
 use std::fmt;
 #[cfg(unix)]
@@ -11,12 +12,19 @@ use url::Url;
 use crate::error::{Error, ErrorKind};
 
 const DEFAULT_PORT: u16 = 6379;
-pub(crate) const CLUSTER_SCHEME: &str = "redis+cluster://";
+const CLUSTER_SCHEME: &str = "redis+cluster://";
+const TLS_CLUSTER_SCHEME: &str = "rediss+cluster://";
+
+/// Whether a URL is that of a cluster.
+pub(crate) fn is_cluster(url: &str) -> bool {
+    url.starts_with(CLUSTER_SCHEME) || url.starts_with(TLS_CLUSTER_SCHEME)
+}
 
 /// Where a server is, and how to log in.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) endpoint: Endpoint,
+    tls: bool,
     user: Option<String>,
     password: Option<String>,
     database: i64,
@@ -43,20 +51,24 @@ impl Address {
             invalid(format!("the URL cannot be read: {error}; in a user or password write '/' as %2F, '@' as %40, ':' as %3A, '?' as %3F, '%' as %25"))
         })?;
         match url.scheme() {
-            "redis" => Self::from_tcp(&url),
+            "redis" | "rediss" => Self::from_tcp(&url),
             "redis+unix" => Self::from_unix(&url),
             _ => Err(invalid(
-                "the URL's scheme is unknown; there are memory://, redis://, redis+unix:// and redis+cluster://",
+                "the URL's scheme is unknown; there are memory://, redis://, redis+unix:// and redis+cluster://, and with TLS rediss:// and rediss+cluster://",
             )),
         }
     }
 
-    /// The seeds of `redis+cluster://[user:pass@]host[:port][,host[:port]…]`, all with the same credentials.
+    /// The seeds of `redis+cluster://[user:pass@]host[:port][,host[:port]…]`, or of `rediss+cluster://…`, all with the same
+    /// credentials.
     /// # Errors
     /// As for [`parse`](Self::parse).
     pub(crate) fn parse_cluster(text: &str) -> Result<Vec<Self>, Error> {
-        let rest =
-            text.strip_prefix(CLUSTER_SCHEME).ok_or_else(|| invalid("a cluster's URL is redis+cluster://host,host"))?;
+        let (scheme, rest) = match (text.strip_prefix(CLUSTER_SCHEME), text.strip_prefix(TLS_CLUSTER_SCHEME)) {
+            (Some(rest), _) => ("redis", rest),
+            (_, Some(rest)) => ("rediss", rest),
+            _ => return Err(invalid("a cluster's URL is redis+cluster://host,host or rediss+cluster://host,host")),
+        };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains('/') {
             return Err(invalid(
@@ -65,12 +77,17 @@ impl Address {
         }
         let (credentials, hosts) =
             rest.rsplit_once('@').map_or(("", rest), |(_, hosts)| rest.split_at(rest.len() - hosts.len()));
-        hosts.split(',').map(|host| Self::parse(&format!("redis://{credentials}{host}"))).collect()
+        hosts.split(',').map(|host| Self::parse(&format!("{scheme}://{credentials}{host}"))).collect()
     }
 
-    /// The same credentials at another place.
+    /// The same credentials at another place, with TLS if it is on here.
     pub(super) fn at(&self, host: String, port: u16) -> Self {
         Self { endpoint: Endpoint::Tcp { host, port }, ..self.clone() }
+    }
+
+    /// Whether the server is spoken to with TLS, and never without.
+    pub(crate) const fn has_tls(&self) -> bool {
+        self.tls
     }
 
     pub(super) fn host(&self) -> String {
@@ -98,7 +115,7 @@ impl Address {
             ));
         }
         let database = database(url.path().trim_matches('/'))?;
-        Ok(Self { endpoint, user, password, database })
+        Ok(Self { endpoint, tls: url.scheme() == "rediss", user, password, database })
     }
 
     #[cfg(unix)]
@@ -106,8 +123,8 @@ impl Address {
         if url.host_str().is_some_and(|host| !host.is_empty()) || url.path().len() < 2 {
             return Err(invalid("a socket's path is absolute: redis+unix:///run/redis.sock"));
         }
-        let mut address =
-            Self { endpoint: Endpoint::Unix(decode(url.path())?.into()), user: None, password: None, database: 0 };
+        let endpoint = Endpoint::Unix(decode(url.path())?.into());
+        let mut address = Self { endpoint, tls: false, user: None, password: None, database: 0 };
         // Not form encoding: a '+' in a password is a '+'.
         for pair in url.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=').unwrap_or((pair, "")) {

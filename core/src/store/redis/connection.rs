@@ -196,14 +196,29 @@ async fn connect(shared: Weak<Shared>, sender: watch::Sender<Option<Result<Arc<L
         return;
     };
     let timeout = access.connect_timeout;
-    let outcome = match tokio::time::timeout(timeout, Link::open(&address)).await {
+    let outcome = match tokio::time::timeout(timeout, Link::open(&address, &access)).await {
         Ok(outcome) => outcome.map(Arc::new),
-        Err(_) => Err(Error::new(ErrorKind::Timeout, format!("connecting to {address} took longer than {timeout:?}"))),
+        Err(_) => Err(too_late(&address, timeout)),
     };
     if let Some(shared) = shared.upgrade() {
         shared.settle(&outcome);
     }
     sender.send_replace(Some(outcome));
+}
+
+fn too_late(address: &Address, timeout: Duration) -> Error {
+    let hint = if address.has_tls() { ", with the handshake of TLS; is that its port for TLS?" } else { "" };
+    Error::new(ErrorKind::Timeout, format!("connecting to {address} took longer than {timeout:?}{hint}"))
+}
+
+/// Whoever meets a server of TLS without it is cut off, or answered in no protocol that he knows.
+fn perhaps_for_want_of_tls(error: Error) -> Error {
+    match error.kind() {
+        kind @ (ErrorKind::Connection | ErrorKind::Protocol) => {
+            Error::new(kind, format!("{}; if it speaks TLS, write the URL as rediss://", error.message()))
+        }
+        _ => error,
+    }
 }
 
 /// A live connection. Its task ends with it.
@@ -224,14 +239,20 @@ pub(super) struct Link {
 }
 
 impl Link {
-    async fn open(address: &Address) -> Result<Self, Error> {
+    async fn open(address: &Address, access: &Access) -> Result<Self, Error> {
         let refused =
             |error: std::io::Error| Error::new(ErrorKind::Connection, format!("cannot connect to {address}: {error}"));
         match &address.endpoint {
             Endpoint::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(refused)?;
                 stream.set_nodelay(true).map_err(refused)?;
-                Self::over(stream, address).await
+                match access.tls_of(address)? {
+                    None => Self::over(stream, address).await.map_err(perhaps_for_want_of_tls),
+                    Some(tls) => {
+                        let (stream, alarm) = tls.handshake(stream, host, address).await?;
+                        Self::over(stream, address).await.map_err(|error| alarm.explain(error))
+                    }
+                }
             }
             #[cfg(unix)]
             Endpoint::Unix(path) => {

@@ -10,6 +10,7 @@ mod record;
 mod reply;
 mod script;
 mod standalone;
+pub(crate) mod tls;
 mod topology;
 
 pub(crate) use self::access::Access;

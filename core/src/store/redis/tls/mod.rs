@@ -1,0 +1,21 @@
+//! TLS: what a client is told about it, how a connection is wrapped in it, and what its failures mean.
+
+#[cfg(not(feature = "tls"))]
+mod absent;
+#[cfg(feature = "tls")]
+mod connector;
+#[cfg(feature = "tls")]
+mod failure;
+#[cfg(feature = "tls")]
+mod files;
+#[cfg(feature = "tls")]
+mod insecure;
+mod options;
+#[cfg(feature = "tls")]
+mod stream;
+
+#[cfg(not(feature = "tls"))]
+pub(crate) use self::absent::Tls;
+#[cfg(feature = "tls")]
+pub(crate) use self::connector::Tls;
+pub(crate) use self::options::TlsOptions;
