@@ -2,6 +2,7 @@
 //!
 //! | module | what it gives |
 //! |---|---|
+//! | [`certificates`] | certificates and keys for servers and clients |
 //! | [`server_binary`] | which servers this machine has, and where |
 //! | [`server`] | starts, stops, freezes, kills and restarts one server |
 //! | [`cluster`] | a cluster of servers: failover, resharding, nodes that come and go |
@@ -11,6 +12,7 @@
 //! | [`sentinel`] | a master, its replicas and the sentinels that watch them |
 //! | [`proxy`] | a TCP proxy that delays, drops, cuts, stalls or refuses |
 //! | [`tls_front`] | TLS in front of a server, with certificates of its own |
+//! | [`tls_cluster`] | a cluster that is spoken to with TLS |
 //! | [`monitor`] | every command a server ran during a piece of code |
 //! | [`declared`] | whether scripts touch only the keys that were declared |
 //! | [`command_stats`] | how often and how long a server ran each command |
@@ -22,6 +24,7 @@
 //! | [`scratch`] | the folder all servers live in, and the guard that clears it |
 
 pub mod case;
+pub mod certificates;
 pub mod cluster;
 pub mod cluster_case;
 pub mod cluster_options;
@@ -38,10 +41,12 @@ pub mod scratch;
 pub mod sentinel;
 pub mod server;
 pub mod server_binary;
+pub mod tls_cluster;
 pub mod tls_front;
 mod wait;
 pub mod workers;
 
+pub use certificates::Certificates;
 pub use cluster::Cluster;
 pub use cluster_options::{ClusterOptions, Endpoint};
 pub use command_stats::CommandStats;
@@ -51,4 +56,5 @@ pub use reference::Reference;
 pub use sentinel::{SentinelOptions, Sentinels};
 pub use server::Server;
 pub use server_binary::{ServerBinary, ServerKind};
+pub use tls_cluster::TlsCluster;
 pub use tls_front::{TlsFront, TlsOptions};

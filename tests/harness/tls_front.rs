@@ -1,27 +1,24 @@
-//! TLS in front of a server that has none, with certificates of its own.
+//! TLS in front of a server that has none.
 //!
 //! It runs on a thread and a runtime of its own, so a test may block or pause its clock without touching it.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
+use crate::certificates::{Certificates, NOTHING_FAILS};
 use crate::ports::free_port;
-use crate::scratch;
-
-const NOTHING_FAILS: &str = "certificates of known names and new keys";
 
 /// How TLS is spoken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +39,11 @@ impl Default for TlsOptions {
     }
 }
 
-/// A running front; dropping it closes its connections, ends its thread and removes its files.
+/// A running front; dropping it closes its connections, ends its thread and, if nobody else uses them, removes its files.
 #[derive(Debug)]
 pub struct TlsFront {
     port: u16,
-    dir: PathBuf,
+    certificates: Arc<Certificates>,
     end: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -76,8 +73,22 @@ impl TlsFront {
     /// When it cannot listen or write its files.
     #[must_use]
     pub fn start_with(upstream: SocketAddr, options: &TlsOptions) -> Self {
-        let (port, dir) = (free_port(), scratch::new_dir());
-        let acceptor = TlsAcceptor::from(Arc::new(make_config(&dir, port, options)));
+        let certificates = Arc::new(Certificates::new(&options.names, options.is_expired));
+        Self::start_showing(upstream, certificates, options.needs_client_certificate)
+    }
+
+    /// Like [`TlsFront::start`], with certificates that others use too.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    #[must_use]
+    pub fn start_showing(
+        upstream: SocketAddr,
+        certificates: Arc<Certificates>,
+        needs_client_certificate: bool,
+    ) -> Self {
+        let port = free_port();
+        let acceptor = TlsAcceptor::from(Arc::new(server_config(&certificates, needs_client_certificate)));
         let (end, is_ended) = watch::channel(());
         let (ready, is_ready) = channel();
         let thread = std::thread::spawn(move || {
@@ -85,7 +96,7 @@ impl TlsFront {
             let runtime = runtime.expect("a runtime for the front");
             runtime.block_on(serve(port, upstream, acceptor, is_ended, ready));
         });
-        let front = Self { port, dir, end: Some(end), thread: Some(thread) };
+        let front = Self { port, certificates, end: Some(end), thread: Some(thread) };
         is_ready.recv().expect("the front listens");
         front
     }
@@ -108,22 +119,28 @@ impl TlsFront {
         format!("rediss://localhost:{}", self.port)
     }
 
+    /// Its certificates and those of its authority.
+    #[must_use]
+    pub fn certificates(&self) -> &Arc<Certificates> {
+        &self.certificates
+    }
+
     /// The certificate of the authority that signed the others, as PEM.
     #[must_use]
     pub fn ca_file(&self) -> PathBuf {
-        self.dir.join("ca.pem")
+        self.certificates.ca_file()
     }
 
     /// A certificate for clients, as PEM.
     #[must_use]
     pub fn client_cert_file(&self) -> PathBuf {
-        self.dir.join("client.pem")
+        self.certificates.client_cert_file()
     }
 
     /// The key of the certificate for clients, as PEM.
     #[must_use]
     pub fn client_key_file(&self) -> PathBuf {
-        self.dir.join("client.key")
+        self.certificates.client_key_file()
     }
 }
 
@@ -133,72 +150,24 @@ impl Drop for TlsFront {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Makes all certificates, writes those that clients need, and keeps those of the server.
-fn make_config(dir: &Path, port: u16, options: &TlsOptions) -> ServerConfig {
-    let (ca, issuer) = make_authority(port);
-    let write = |name: &str, text: String| fs::write(dir.join(name), text).expect("a file in the front's own folder");
-    write("ca.pem", ca.pem());
-    let (client, client_key) = sign(&issuer, params(&[], "grifo test client"), ExtendedKeyUsagePurpose::ClientAuth);
-    write("client.pem", client.pem());
-    write("client.key", client_key.serialize_pem());
-
-    let mut server = params(&options.names, "grifo test server");
-    if options.is_expired {
-        server.not_before = rcgen::date_time_ymd(2000, 1, 1);
-        server.not_after = rcgen::date_time_ymd(2001, 1, 1);
-    }
-    let (server, server_key) = sign(&issuer, server, ExtendedKeyUsagePurpose::ServerAuth);
-    let key = PrivateKeyDer::try_from(server_key.serialize_der()).expect(NOTHING_FAILS);
-    server_config(ca.der(), server.der(), key, options.needs_client_certificate)
-}
-
-/// Each has its own name: two of the same name with different keys look like a broken signature, not like strangers.
-fn make_authority(port: u16) -> (Certificate, Issuer<'static, KeyPair>) {
-    let mut authority = params(&[], &format!("grifo test authority {port}"));
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect(NOTHING_FAILS);
-    let certificate = authority.self_signed(&key).expect(NOTHING_FAILS);
-    (certificate, Issuer::new(authority, key))
-}
-
-fn params(names: &[String], common_name: &str) -> CertificateParams {
-    let mut params = CertificateParams::new(names).expect(NOTHING_FAILS);
-    params.distinguished_name.push(DnType::CommonName, common_name);
-    params
-}
-
-fn sign(
-    issuer: &Issuer<'_, KeyPair>,
-    mut params: CertificateParams,
-    purpose: ExtendedKeyUsagePurpose,
-) -> (Certificate, KeyPair) {
-    params.extended_key_usages = vec![purpose];
-    let key = KeyPair::generate().expect(NOTHING_FAILS);
-    (params.signed_by(&key, issuer).expect(NOTHING_FAILS), key)
-}
-
-fn server_config(
-    ca: &CertificateDer<'static>,
-    certificate: &CertificateDer<'static>,
-    key: PrivateKeyDer<'static>,
-    needs_client_certificate: bool,
-) -> ServerConfig {
+fn server_config(certificates: &Certificates, needs_client_certificate: bool) -> ServerConfig {
+    let read = |path| CertificateDer::from_pem_file(path).expect(NOTHING_FAILS);
+    let key = PrivateKeyDer::from_pem_file(certificates.server_key_file()).expect(NOTHING_FAILS);
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions().expect(NOTHING_FAILS);
     let builder = if needs_client_certificate {
         let mut roots = RootCertStore::empty();
-        roots.add(ca.clone()).expect(NOTHING_FAILS);
+        roots.add(read(certificates.ca_file())).expect(NOTHING_FAILS);
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
         builder.with_client_cert_verifier(verifier.expect(NOTHING_FAILS))
     } else {
         builder.with_no_client_auth()
     };
-    builder.with_single_cert(vec![certificate.clone()], key).expect(NOTHING_FAILS)
+    builder.with_single_cert(vec![read(certificates.server_cert_file())], key).expect(NOTHING_FAILS)
 }
 
 async fn serve(
