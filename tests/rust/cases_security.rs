@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use grifo::{Client, ErrorKind, FailurePolicy};
 use grifo_tests::case::{PATIENCE, Place, of_each_algorithm, patient, stored_keys};
-use grifo_tests::{Server, server_binary};
+use grifo_tests::{Server, TlsFront, server_binary};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -185,13 +185,18 @@ async fn printed(url: &str) -> String {
     text
 }
 
-async fn urls_with_secrets(server: &Server) -> Vec<String> {
+async fn urls_with_secrets(server: &Server, front: &TlsFront) -> Vec<String> {
     let secret = "S3cr3t%23";
     let mut urls: Vec<String> = [
         format!("redis://u:{secret}@127.0.0.1:1"),
         format!("redis://:{secret}@127.0.0.1:1/2"),
         format!("redis://u:{secret}@no-such-host.invalid"),
         format!("rediss://u:{secret}@127.0.0.1:1"),
+        format!("rediss+cluster://u:{secret}@127.0.0.1:1"),
+        format!("rediss+cluster://u:{secret}@127.0.0.1:1/S3cr3t"),
+        format!("rediss://u:{secret}@127.0.0.1:{}", front.port()),
+        format!("redis://u:{secret}@127.0.0.1:{}", front.port()),
+        format!("rediss://u:{secret}@127.0.0.1:{}", server.port()),
         format!("reddis://u:{secret}@127.0.0.1:1"),
         format!("u:{secret}@127.0.0.1:1"),
         format!("redis://u:{secret}@127.0.0.1:99999"),
@@ -218,9 +223,10 @@ async fn urls_with_secrets(server: &Server) -> Vec<String> {
 #[tokio::test]
 async fn se_05_no_secret_is_printed_or_logged() {
     let server = Server::start_with(server_binary::installed()[0].kind, &["--requirepass", "S3cr3t#"]);
+    let front = TlsFront::start(server.addr());
     let listener = Listener::default();
     let _guard = tracing::subscriber::set_default(listener.clone());
-    for url in urls_with_secrets(&server).await {
+    for url in urls_with_secrets(&server, &front).await {
         let what = url.replace("S3cr3t", "…");
         holds_no_secret(&printed(&url).await, &what);
         holds_no_secret(&listener.0.lock().unwrap(), &format!("the log of {what}"));

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use grifo::{Client, FailurePolicy, Limits};
+use grifo::{Client, ClientBuilder, FailurePolicy, Limits};
 use grifo_tests::cluster::Cluster;
 use grifo_tests::scenario::{Player, Scenario};
-use grifo_tests::{Server, ServerKind, server_binary};
+use grifo_tests::{Server, ServerKind, TlsFront, server_binary};
 use serde_json::Value;
 
 fn vectors() -> PathBuf {
@@ -33,23 +33,28 @@ fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-fn client(url: &str, prefix: usize) -> Client {
-    let builder = Client::builder(url).prefix(format!("v{prefix}")).timeout(Duration::from_secs(10));
+fn client(builder: ClientBuilder, prefix: usize) -> Client {
+    let builder = builder.prefix(format!("v{prefix}")).timeout(Duration::from_secs(10));
     builder.on_failure(FailurePolicy::Raise).build().expect("a good URL")
 }
 
-/// Plays all scenarios, each with keys of its own.
 async fn conforms(url: &str) {
+    println!("on {url}");
+    conforms_with(|| Client::builder(url)).await;
+}
+
+/// Plays all scenarios, each with keys of its own.
+async fn conforms_with(builder: impl Fn() -> ClientBuilder) {
     let mut steps = 0;
     for (index, scenario) in scenarios().iter().enumerate() {
-        let mut player = Player::new(client(url, index));
+        let mut player = Player::new(client(builder(), index));
         for (number, step) in scenario.steps.iter().enumerate() {
             let results = player.play(step).await;
             assert_eq!(results, step.results, "{}, step {number}: {step:?}", scenario.name);
             steps += 1;
         }
     }
-    println!("{steps} steps on {url}");
+    println!("{steps} steps");
 }
 
 async fn conforms_on(kind: ServerKind) {
@@ -90,6 +95,13 @@ async fn redis_7_0_conforms() {
 #[tokio::test]
 async fn redis_8_2_conforms() {
     conforms_on(ServerKind::Redis82).await;
+}
+
+#[tokio::test]
+async fn the_default_server_conforms_over_tls() {
+    let server = Server::start_default();
+    let front = TlsFront::start(server.addr());
+    conforms_with(|| Client::builder(front.url()).tls_ca_file(front.ca_file())).await;
 }
 
 async fn conforms_on_a_cluster_of(kind: ServerKind) {

@@ -207,7 +207,11 @@ async fn connect(shared: Weak<Shared>, sender: watch::Sender<Option<Result<Arc<L
 }
 
 fn too_late(address: &Address, timeout: Duration) -> Error {
-    let hint = if address.has_tls() { ", with the handshake of TLS; is that its port for TLS?" } else { "" };
+    let hint = if address.has_tls() {
+        "; a server without TLS leaves the handshake unanswered: is this its port for TLS?"
+    } else {
+        ""
+    };
     Error::new(ErrorKind::Timeout, format!("connecting to {address} took longer than {timeout:?}{hint}"))
 }
 
