@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use grifo_tests::cluster_case::default_kind;
-use grifo_tests::{Cluster, ClusterOptions, Server};
+use grifo_tests::{Cluster, ClusterOptions, Server, TlsFront};
 use serde_json::Value;
 
 use self::replay::small_log;
@@ -199,4 +199,47 @@ fn ping_warns_and_is_content() {
     assert_eq!((code(&warned), warnings.len()), (0, 1), "{warnings:?}");
     let said = text(&run(&["ping", "--store", &cluster.url()]).stdout);
     assert!(said.contains("ready") && said.contains("warning: cluster-require-full-coverage is on"), "{said}");
+}
+
+#[test]
+fn a_store_is_asked_over_tls() {
+    let server = Server::start_default();
+    let front = TlsFront::start_mutual(server.addr());
+    let path = |path: PathBuf| path.to_str().expect("UTF-8").to_owned();
+    let (ca, certificate, key) = (path(front.ca_file()), path(front.client_cert_file()), path(front.client_key_file()));
+    let shown = ["--tls-certificate", &certificate, "--tls-key", &key];
+    let ask = |options: &[&str]| run(&[&["ping", "--store", &front.url()], &shown[..], options].concat());
+    assert_eq!(code(&ask(&["--tls-ca-file", &ca])), 0);
+    assert_eq!(code(&ask(&["--tls-insecure"])), 0);
+    assert_eq!(code(&ask(&["--tls-ca-file", &ca, "--tls-server-name", "127.0.0.1"])), 0);
+    for (options, wanted, hint) in [
+        (&["--tls-ca-file", &ca, "--tls-server-name", "example.com"][..], 3, "tls_server_name"),
+        (&["--tls-ca-file", "/no/such/ca.pem"], 2, "/no/such/ca.pem"),
+        (&[], 3, "tls_ca_file"),
+    ] {
+        let output = ask(options);
+        assert!(code(&output) == wanted && text(&output.stderr).contains(hint), "{output:?}");
+    }
+    let lone = run(&["ping", "--store", &front.url(), "--tls-key", &key]);
+    assert!(code(&lone) == 2 && text(&lone.stderr).contains("--tls-certificate"), "{lone:?}");
+    let needless = run(&["ping", "--store", &server.url(), "--tls-ca-file", &ca]);
+    assert!(code(&needless) == 2 && text(&needless.stderr).contains("rediss://"), "{needless:?}");
+    let plain = run(&["ping", "--store", &server.url().replace("redis://", "rediss://")]);
+    assert!(code(&plain) == 3 && text(&plain.stderr).contains("is this its port for TLS?"), "{plain:?}");
+}
+
+#[test]
+fn the_certificates_of_the_system_are_trusted_unless_told_otherwise() {
+    let server = Server::start_default();
+    let (front, other) = (TlsFront::start(server.addr()), TlsFront::start(server.addr()));
+    let ask = |url: &str| {
+        let mut command = command(&["ping", "--store", url]);
+        command.env("SSL_CERT_FILE", front.ca_file()).env_remove("SSL_CERT_DIR").output().expect("it runs")
+    };
+    assert_eq!(code(&ask(&front.url())), 0);
+    let stranger = ask(&other.url());
+    assert!(code(&stranger) == 3 && text(&stranger.stderr).contains("whom this system trusts"), "{stranger:?}");
+    let nobody =
+        command(&["ping", "--store", &front.url()]).env("SSL_CERT_FILE", "/no/such").output().expect("it runs");
+    assert!(code(&nobody) == 3 && text(&nobody.stderr).contains("tls_ca_file"), "{nobody:?}");
 }

@@ -1,6 +1,7 @@
 //! Options that several subcommands share.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -30,6 +31,53 @@ pub(crate) struct Store {
     /// Seconds until the store must have answered
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Duration,
+
+    #[command(flatten)]
+    tls: Tls,
+}
+
+const TLS_HEADING: &str = "TLS, for rediss:// and rediss+cluster://";
+
+/// How a store is spoken to whose address asks for TLS.
+#[derive(Debug, Args)]
+pub(crate) struct Tls {
+    /// Trust the authorities in this PEM file instead of those that the system trusts
+    #[arg(long, help_heading = TLS_HEADING, value_name = "FILE")]
+    tls_ca_file: Option<PathBuf>,
+
+    /// Show this certificate (PEM) to a server that wants one
+    #[arg(long, help_heading = TLS_HEADING, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+
+    /// Private key (PEM) of --tls-certificate
+    #[arg(long, help_heading = TLS_HEADING, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+
+    /// Name or address in the server's certificate, where it is not the host of the URL
+    #[arg(long, help_heading = TLS_HEADING, value_name = "NAME")]
+    tls_server_name: Option<String>,
+
+    /// Dangerous: take any server for the right one, whatever its certificate
+    #[arg(long, help_heading = TLS_HEADING)]
+    tls_insecure: bool,
+}
+
+impl Tls {
+    pub(crate) fn set(&self, mut builder: ClientBuilder) -> ClientBuilder {
+        if let Some(file) = &self.tls_ca_file {
+            builder = builder.tls_ca_file(file);
+        }
+        if let Some(file) = &self.tls_certificate {
+            builder = builder.tls_certificate(file);
+        }
+        if let Some(file) = &self.tls_key {
+            builder = builder.tls_key(file);
+        }
+        if let Some(name) = &self.tls_server_name {
+            builder = builder.tls_server_name(name);
+        }
+        builder.tls_insecure(self.tls_insecure)
+    }
 }
 
 impl Store {
@@ -38,8 +86,10 @@ impl Store {
             .store
             .as_deref()
             .ok_or_else(|| Failure::Usage("no store is named; give --store URL or set GRIFO_URL".to_owned()))?;
+        // Less, so that it is told why there is no connection rather than that there is no answer.
+        let connecting = self.timeout.mul_f64(0.9);
         let builder = loud(Client::builder(url)).prefix(&self.prefix);
-        Ok(builder.timeout(self.timeout).connect_timeout(self.timeout).build()?)
+        Ok(self.tls.set(builder.timeout(self.timeout).connect_timeout(connecting)).build()?)
     }
 }
 

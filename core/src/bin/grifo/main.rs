@@ -47,6 +47,7 @@ Limits: [algorithm] COUNT/PERIOD [burst N], up to four joined by ' + ' and then 
 
 Stores: memory:// · redis://[user:pass@]host[:port][/db] · redis+unix:///path[?user=…&pass=…&db=…] ·
         redis+cluster://[user:pass@]host[:port][,host[:port]…]
+        rediss:// and rediss+cluster:// are the same with TLS; see the options --tls-… of each command
   A password on the command line can be seen by other users of the machine; GRIFO_URL cannot.
 
 Exit codes:

@@ -22,7 +22,7 @@ use self::log::{KeyKind, Log};
 use self::tally::Tally;
 use self::timeline::Timeline;
 use crate::Outcome;
-use crate::args::{Output, loud};
+use crate::args::{Output, Tls, loud};
 use crate::failure::Failure;
 use crate::terminal::{Paint, print, print_json};
 
@@ -57,6 +57,9 @@ pub(crate) struct Replay {
 
     #[command(flatten)]
     pub(crate) output: Output,
+
+    #[command(flatten)]
+    tls: Tls,
 }
 
 const AFTER_HELP: &str = "\
@@ -96,7 +99,7 @@ impl Replay {
     pub(crate) async fn run(&self) -> Outcome {
         let prefix = format!("grifo-replay-{:016x}", fastrand::u64(..));
         // Nothing is ever evicted: that would let requests pass.
-        let builder = loud(Client::builder(&self.store)).prefix(&prefix).max_keys(usize::MAX);
+        let builder = self.tls.set(loud(Client::builder(&self.store))).prefix(&prefix).max_keys(usize::MAX);
         let client = builder.timeout(TIMEOUT).build()?;
         let limiters = self.limiters(&client)?;
         let pong = client.ping().await?;
