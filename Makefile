@@ -34,6 +34,8 @@ lint-rust:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --locked -p grifo -- -D warnings
+	$(CARGO) clippy --locked -p grifo --no-default-features --features cli -- -D warnings
+	$(CARGO) clippy --locked -p grifo --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --all-features
 
 # Building cargo-deny takes longer than everything else here together, so its equal stands in for it.

@@ -20,6 +20,8 @@
 //! If the store cannot decide within 50 ms, [`FailurePolicy::Open`] allows the call unless another policy is chosen. With a
 //! `tracing` subscriber one warning is logged when the policy takes over, and one line when the store decides again.
 //!
+//! `rediss://` speaks TLS. That is the feature `tls`, which is on unless `default-features = false` turns it off.
+//!
 //! Calls of `redis://` need a Tokio runtime with timers and I/O; those of `memory://` need none, unless they have to wait.
 
 mod algorithm;
@@ -45,7 +47,7 @@ pub use limiter::Limiter;
 pub use stats::Stats;
 pub use store::Pong;
 
-/// The examples of the README, compiled and run.
-#[cfg(doctest)]
+/// The examples of the README, compiled and run. They show what the default features can do.
+#[cfg(all(doctest, feature = "tls"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -37,3 +37,17 @@ impl Alarm {
         match self.0 {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, ErrorKind};
+
+    #[test]
+    fn a_url_with_tls_is_refused_by_the_name_of_the_feature() {
+        for url in ["rediss://localhost", "rediss+cluster://localhost"] {
+            let error = Client::open(url).expect_err(url);
+            assert_eq!(error.kind(), ErrorKind::InvalidOptions);
+            assert!(error.message().contains("`tls`"), "{error}");
+        }
+    }
+}
