@@ -14,8 +14,9 @@ use crate::limit::MAX_LIMITS;
 use crate::store::AnyStore;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::address::{self, Address};
+use crate::store::redis::sentinel_address::{SENTINEL_SCHEME, SentinelAddress};
 use crate::store::redis::tls::TlsOptions;
-use crate::store::redis::{Access, ClusterStore, RedisStore};
+use crate::store::redis::{Access, ClusterStore, RedisStore, Sentinels};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,6 +37,8 @@ pub struct ClientBuilder {
     max_keys: usize,
     clock: Option<Arc<dyn Clock>>,
     tls: TlsOptions,
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
 }
 
 impl ClientBuilder {
@@ -51,6 +54,8 @@ impl ClientBuilder {
             max_keys: DEFAULT_MAX_KEYS,
             clock: None,
             tls: TlsOptions::default(),
+            sentinel_user: None,
+            sentinel_password: None,
         }
     }
 
@@ -171,6 +176,19 @@ impl ClientBuilder {
         self
     }
 
+    /// The user to log in as at the sentinels of a `redis+sentinel://` URL. Default: the one that a password alone stands for.
+    /// User and password in the URL are those of the master and its replicas.
+    pub fn sentinel_user(mut self, user: impl Into<String>) -> Self {
+        self.sentinel_user = Some(user.into());
+        self
+    }
+
+    /// The password of the sentinels, if they want one.
+    pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
+        self.sentinel_password = Some(password.into());
+        self
+    }
+
     /// Makes the client. Connects to nothing, waits for nothing, and needs no runtime.
     /// # Errors
     /// [`ErrorKind::InvalidOptions`] for a URL or an option that cannot be.
@@ -199,6 +217,7 @@ impl ClientBuilder {
         partitions: Option<Partitions>,
         local_clock: &Arc<dyn Clock>,
     ) -> Result<(AnyStore, Arc<dyn Clock>), Error> {
+        self.check_sentinel_options()?;
         if let Some(rest) = self.url.strip_prefix("memory:") {
             if !matches!(rest, "//" | "///") {
                 return Err(invalid("memory:// takes nothing behind it"));
@@ -220,10 +239,32 @@ impl ClientBuilder {
             let store = ClusterStore::new(seeds, self.prefix.clone(), partitions, access);
             return Ok((AnyStore::Cluster(store), Arc::clone(local_clock)));
         }
+        if self.url.starts_with(SENTINEL_SCHEME) {
+            let store = ClusterStore::watched(self.sentinels()?, self.prefix.clone(), partitions, access(false)?);
+            return Ok((AnyStore::Cluster(store), Arc::clone(local_clock)));
+        }
         let address = Address::parse(&self.url)?;
         let access = access(address.has_tls())?;
         let store = RedisStore::new(address, self.prefix.clone(), partitions, access);
         Ok((AnyStore::Redis(store), Arc::clone(local_clock)))
+    }
+
+    fn check_sentinel_options(&self) -> Result<(), Error> {
+        match (&self.sentinel_user, &self.sentinel_password) {
+            (None, None) => Ok(()),
+            _ if !self.url.starts_with(SENTINEL_SCHEME) => {
+                Err(invalid("sentinel_user and sentinel_password can be set for redis+sentinel:// alone"))
+            }
+            (Some(_), None) => Err(invalid("sentinel_user is set, but no sentinel_password")),
+            (_, Some(_)) => Ok(()),
+        }
+    }
+
+    fn sentinels(&self) -> Result<Sentinels, Error> {
+        let address = SentinelAddress::parse(&self.url)?;
+        let address =
+            address.with_sentinel_credentials(self.sentinel_user.as_deref(), self.sentinel_password.as_deref());
+        Ok(Sentinels::new(address, Access::new(self.connect_timeout)))
     }
 }
 

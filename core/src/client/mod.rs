@@ -38,7 +38,8 @@ impl Client {
     }
 
     /// Begins a client of the store at a URL: `memory://`, `redis://[user:pass@]host[:port][/db]`,
-    /// `redis+unix:///path[?user=…&pass=…&db=…]`, `redis+cluster://[user:pass@]host[:port][,host[:port]…]`; with TLS
+    /// `redis+unix:///path[?user=…&pass=…&db=…]`, `redis+cluster://[user:pass@]host[:port][,host[:port]…]`,
+    /// `redis+sentinel://[user:pass@]host[:port][,host[:port]…]/master-name[/db]`, where the hosts are the sentinels; with TLS
     /// `rediss://…` and `rediss+cluster://…`.
     pub fn builder(url: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(url.into())

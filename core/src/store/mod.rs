@@ -113,6 +113,7 @@ pub(crate) trait Store {
 pub(crate) enum AnyStore {
     Memory(memory::MemoryStore),
     Redis(redis::RedisStore),
+    /// A cluster, or a master that sentinels watch.
     Cluster(redis::ClusterStore),
 }
 
@@ -129,7 +130,7 @@ impl AnyStore {
     pub(crate) fn lane(&self, key: &[u8]) -> usize {
         match self {
             Self::Memory(_) | Self::Redis(_) => 0,
-            Self::Cluster(store) => store.partition_of(key),
+            Self::Cluster(store) => store.lane(key),
         }
     }
 

@@ -24,6 +24,14 @@ pub(crate) struct Store {
     #[arg(long, value_name = "URL", env = "GRIFO_URL", hide_env_values = true)]
     store: Option<String>,
 
+    /// User of the sentinels, for redis+sentinel://
+    #[arg(long, value_name = "NAME", env = "GRIFO_SENTINEL_USER")]
+    sentinel_user: Option<String>,
+
+    /// Password of the sentinels; others can see it here, but not in the environment
+    #[arg(long, value_name = "PASSWORD", env = "GRIFO_SENTINEL_PASSWORD", hide_env_values = true)]
+    sentinel_password: Option<String>,
+
     /// Beginning of all keys in the store
     #[arg(long, default_value = "grifo")]
     prefix: String,
@@ -88,7 +96,13 @@ impl Store {
             .ok_or_else(|| Failure::Usage("no store is named; give --store URL or set GRIFO_URL".to_owned()))?;
         // Less, so that it is told why there is no connection rather than that there is no answer.
         let connecting = self.timeout.mul_f64(0.9);
-        let builder = loud(Client::builder(url)).prefix(&self.prefix);
+        let mut builder = loud(Client::builder(url)).prefix(&self.prefix);
+        if let Some(user) = &self.sentinel_user {
+            builder = builder.sentinel_user(user);
+        }
+        if let Some(password) = &self.sentinel_password {
+            builder = builder.sentinel_password(password);
+        }
         Ok(self.tls.set(builder.timeout(self.timeout).connect_timeout(connecting)).build()?)
     }
 }

@@ -46,9 +46,11 @@ Limits: [algorithm] COUNT/PERIOD [burst N], up to four joined by ' + ' and then 
   Periods: ms, s, min, h, d, also with a number: 15min
 
 Stores: memory:// · redis://[user:pass@]host[:port][/db] · redis+unix:///path[?user=…&pass=…&db=…] ·
-        redis+cluster://[user:pass@]host[:port][,host[:port]…]
+        redis+cluster://[user:pass@]host[:port][,host[:port]…] ·
+        redis+sentinel://[user:pass@]host[:port][,host[:port]…]/master-name[/db]
         rediss:// and rediss+cluster:// are the same with TLS; see the options --tls-… of each command
-  A password on the command line can be seen by other users of the machine; GRIFO_URL cannot.
+  A password on the command line can be seen by other users of the machine; GRIFO_URL and
+  GRIFO_SENTINEL_PASSWORD cannot.
 
 Exit codes:
   0    allowed, or done

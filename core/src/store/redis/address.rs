@@ -54,7 +54,7 @@ impl Address {
             "redis" | "rediss" => Self::from_tcp(&url),
             "redis+unix" => Self::from_unix(&url),
             _ => Err(invalid(
-                "the URL's scheme is unknown; there are memory://, redis://, redis+unix:// and redis+cluster://, and with TLS rediss:// and rediss+cluster://",
+                "the URL's scheme is unknown; there are memory://, redis://, redis+unix://, redis+cluster:// and redis+sentinel://, and with TLS rediss:// and rediss+cluster://",
             )),
         }
     }
@@ -88,6 +88,11 @@ impl Address {
     /// Whether the server is spoken to with TLS, and never without.
     pub(crate) const fn has_tls(&self) -> bool {
         self.tls
+    }
+
+    /// The same place with other credentials.
+    pub(super) fn with_credentials(self, user: Option<String>, password: Option<String>) -> Self {
+        Self { user, password, ..self }
     }
 
     pub(super) fn host(&self) -> String {

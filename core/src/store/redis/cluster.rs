@@ -1,4 +1,4 @@
-//! Redis or Valkey Cluster.
+//! Redis or Valkey Cluster; and a master that sentinels watch, which is asked in the same way.
 //!
 //! One multiplexed connection for each master, and a map from partitions to masters of our own, rather than the cluster
 //! connection of the `redis` crate: that one answers a missing script by loading it on all nodes and waiting for each, and
@@ -16,7 +16,8 @@ use super::ping::ping_cluster;
 use super::record::Record;
 use super::reply::Failure;
 use super::script::Call;
-use super::topology::Topology;
+use super::sentinel::Sentinels;
+use super::topology::{Seeds, Topology};
 use crate::error::{Error, ErrorKind};
 use crate::key::Partitions;
 use crate::store::{Answer, Answers, Entry, Operation, Pong, Store};
@@ -28,10 +29,12 @@ const ATTEMPTS: usize = 16;
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSES: usize = 4;
 
-/// A cluster.
+/// A cluster, or what is like a cluster of one master: the master that sentinels watch.
 #[derive(Debug)]
 pub(crate) struct ClusterStore {
     router: Arc<Router>,
+    /// Whether keys of different partitions must go in different calls.
+    has_slots: bool,
     prefix: String,
     record: Record,
     access: Arc<Access>,
@@ -39,9 +42,24 @@ pub(crate) struct ClusterStore {
 
 impl ClusterStore {
     pub(crate) fn new(seeds: Vec<Address>, prefix: String, partitions: Option<Partitions>, access: Access) -> Self {
+        Self::of(Seeds::Cluster(seeds), prefix, partitions, access)
+    }
+
+    /// The master that sentinels watch. `access` is that of the servers that they name.
+    pub(crate) fn watched(
+        sentinels: Sentinels,
+        prefix: String,
+        partitions: Option<Partitions>,
+        access: Access,
+    ) -> Self {
+        Self::of(Seeds::Sentinels(sentinels), prefix, partitions, access)
+    }
+
+    fn of(seeds: Seeds, prefix: String, partitions: Option<Partitions>, access: Access) -> Self {
         let access = Arc::new(access);
+        let has_slots = matches!(seeds, Seeds::Cluster(_));
         let router = Arc::new(Router { topology: Topology::new(seeds, Arc::clone(&access)) });
-        Self { router, record: Record::new(&prefix, partitions), prefix, access }
+        Self { router, has_slots, record: Record::new(&prefix, partitions), prefix, access }
     }
 
     /// How often a script had to be sent whole, since a server had forgotten it.
@@ -55,8 +73,8 @@ impl ClusterStore {
     }
 
     /// Which keys may share a call.
-    pub(crate) fn partition_of(&self, key: &[u8]) -> usize {
-        self.record.partitions().of(key)
+    pub(crate) fn lane(&self, key: &[u8]) -> usize {
+        if self.has_slots { self.record.partitions().of(key) } else { 0 }
     }
 
     /// Decides entries of any partitions, in as many calls as that takes.
@@ -67,6 +85,9 @@ impl ClusterStore {
         entries: &[Entry<'_>],
         now: Option<u64>,
     ) -> Result<Answers, Error> {
+        if !self.has_slots {
+            return self.decide_in_slot(partitions, 0, operation, entries, now).await;
+        }
         let mut all = Answers { list: vec![Answer::default(); entries.len()], ..Answers::default() };
         for (partition, places) in by_partition(partitions, entries) {
             let part: Vec<Entry<'_>> = places.iter().map(|place| entries[*place]).collect();

@@ -184,7 +184,7 @@ fn gone() -> Error {
 }
 
 /// Doubles with each failure; the jitter keeps clients apart that lost the same server.
-fn backoff(failures: u32) -> Duration {
+pub(super) fn backoff(failures: u32) -> Duration {
     let longest = FIRST_BACKOFF.saturating_mul(1 << failures.min(10)).min(LONGEST_BACKOFF);
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }

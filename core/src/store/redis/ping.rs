@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use redis::{Cmd, FromRedisValue, Value, cmd};
+use redis::{Cmd, FromRedisValue, cmd};
 
 use super::connection::Link;
+use super::hello::Hello;
 use super::node::Node;
 use super::reply::Failure;
 use super::script;
@@ -116,13 +117,8 @@ async fn lacking(link: &Link, prefix: &str) -> Result<Vec<String>, Error> {
 
 /// The name and version of the server, as far as its user may know them.
 async fn identity(link: &Link) -> (String, String) {
-    let unknown = || "unknown".to_owned();
-    let Ok(hello) = link.ask(&cmd("HELLO")).await else { return (unknown(), unknown()) };
-    let pairs: Vec<Value> = FromRedisValue::from_redis_value(hello).unwrap_or_default();
-    let find = |name: &str| {
-        let text = |value: &Value| String::from_redis_value(value.clone()).unwrap_or_default();
-        pairs.chunks(2).find(|pair| text(&pair[0]) == name).and_then(|pair| pair.get(1)).map_or_else(unknown, text)
-    };
+    let hello = Hello::ask(link).await.ok();
+    let find = |name| hello.as_ref().and_then(|hello| hello.get(name)).unwrap_or_else(|| "unknown".to_owned());
     (find("server"), find("version"))
 }
 

@@ -1,7 +1,8 @@
-//! Which master of a cluster serves which slot, learnt from the cluster and kept up to date.
+//! Which master serves which slot, learnt from the cluster or from sentinels and kept up to date.
 //!
-//! Learning goes on in the background and never twice at once. It asks the masters that are connected; where none answers,
-//! it begins anew with the seeds of the URL, whose names are resolved each time.
+//! Learning goes on in the background and never twice at once. It asks the masters of a cluster that are connected; where
+//! none answers, it begins anew with the seeds of the URL, whose names are resolved each time. Attempts that fail are spaced
+//! with backoff and jitter.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,8 +16,10 @@ use tokio::task::AbortHandle;
 
 use super::access::Access;
 use super::address::Address;
+use super::connection::backoff;
 use super::node::Node;
 use super::reply::Failure;
+use super::sentinel::Sentinels;
 use crate::error::{Error, ErrorKind};
 use crate::key::{MOST_PARTITIONS, SLOT_SPACING};
 
@@ -28,11 +31,39 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Learning that takes so much longer than connecting runs on a runtime that nobody drives.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-type Place = (String, u16);
+/// Every slot there is, as a range.
+const ALL_SLOTS: (u16, u16) = (0, 16_383);
+
+/// The host and port of a server.
+pub(super) type Place = (String, u16);
 /// The outcome of learning, once there is one.
 type Learning = watch::Receiver<Option<Result<(), Error>>>;
 
-/// The nodes of a cluster.
+/// Who can tell which masters there are.
+#[derive(Debug)]
+pub(super) enum Seeds {
+    /// Any nodes of the cluster.
+    Cluster(Vec<Address>),
+    /// The sentinels of one master, which serves all slots.
+    Sentinels(Sentinels),
+}
+
+impl Seeds {
+    fn node_at(&self, (host, port): Place) -> Address {
+        match self {
+            Self::Cluster(seeds) => seeds[0].at(host, port),
+            Self::Sentinels(sentinels) => sentinels.server_at(host, port),
+        }
+    }
+
+    /// Whether a master may be connected to again without asking who is the master now. A node of a cluster says itself
+    /// what it does not serve.
+    const fn may_reconnect(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+}
+
+/// The masters, and who tells of them.
 #[derive(Debug)]
 pub(super) struct Topology {
     shared: Arc<Shared>,
@@ -40,7 +71,7 @@ pub(super) struct Topology {
 
 #[derive(Debug)]
 struct Shared {
-    seeds: Vec<Address>,
+    seeds: Arc<Seeds>,
     access: Arc<Access>,
     state: Mutex<State>,
 }
@@ -53,24 +84,29 @@ struct State {
     masters: Vec<Option<Arc<Node>>>,
     learning: Option<(Learning, AbortHandle)>,
     began: Option<Instant>,
+    /// Attempts to learn that failed since one did not, and when the next may be made.
+    failures: u32,
+    not_before: Option<Instant>,
     is_closed: bool,
 }
 
 impl Topology {
-    pub(super) fn new(seeds: Vec<Address>, access: Arc<Access>) -> Self {
+    pub(super) fn new(seeds: Seeds, access: Arc<Access>) -> Self {
         let state = State {
             nodes: HashMap::new(),
             masters: vec![None; MOST_PARTITIONS],
             learning: None,
             began: None,
+            failures: 0,
+            not_before: None,
             is_closed: false,
         };
-        Self { shared: Arc::new(Shared { seeds, access, state: Mutex::new(state) }) }
+        Self { shared: Arc::new(Shared { seeds: Arc::new(seeds), access, state: Mutex::new(state) }) }
     }
 
-    /// The master of a slot; waits until the cluster has told it.
+    /// The master of a slot; waits until the seeds have told it.
     pub(super) async fn master(&self, slot: u16) -> Result<Arc<Node>, Error> {
-        if let Some(node) = self.shared.lock().masters[index_of(slot)].clone() {
+        if let Some(node) = self.known_master(slot) {
             return Ok(node);
         }
         self.learn().await?;
@@ -78,7 +114,12 @@ impl Topology {
         node.ok_or_else(|| Error::new(ErrorKind::Cluster, "no master of the cluster serves the slot of this key"))
     }
 
-    /// Every master, once the cluster has told them.
+    fn known_master(&self, slot: u16) -> Option<Arc<Node>> {
+        let node = self.shared.lock().masters[index_of(slot)].clone()?;
+        (self.shared.seeds.may_reconnect() || node.is_connected()).then_some(node)
+    }
+
+    /// Every master, once the seeds have told them.
     pub(super) async fn masters(&self) -> Result<Vec<Arc<Node>>, Error> {
         self.learn().await?;
         Ok(self.shared.lock().nodes.values().cloned().collect())
@@ -101,31 +142,36 @@ impl Topology {
     /// Begins to learn in the background, unless that is going on or was just begun.
     pub(super) fn learn_soon(&self) {
         let mut state = self.shared.lock();
-        if state.began.is_none_or(|began| began.elapsed() >= PAUSE) {
+        if !state.is_early() && state.began.is_none_or(|began| began.elapsed() >= PAUSE) {
             self.shared.begin(&mut state);
         }
     }
 
-    /// Learns, or waits for the one who does.
+    /// Learns, or waits for the one who does, or gives the error of the last attempt where the next is not due.
     pub(super) async fn learn(&self) -> Result<(), Error> {
         let mut learning = {
             let mut state = self.shared.lock();
             if state.is_closed {
-                return Err(Error::new(ErrorKind::Closed, "the client was closed"));
+                return Err(closed());
+            }
+            if let Some(error) = state.last_error().filter(|_| state.is_early()) {
+                return Err(error);
             }
             self.shared.begin(&mut state)
         };
         match learning.wait_for(Option::is_some).await {
             Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
-            Err(_) => {
-                Err(Error::new(ErrorKind::Connection, "learning about the cluster ended together with its runtime"))
-            }
+            Err(_) => Err(Error::new(
+                ErrorKind::Connection,
+                "asking for the masters ended together with the runtime that it ran on",
+            )),
         }
     }
 
     /// When an unreachable node is next tried, at the earliest.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
-        self.shared.lock().nodes.values().filter_map(|node| node.next_attempt()).min()
+        let state = self.shared.lock();
+        state.nodes.values().filter_map(|node| node.next_attempt()).chain(state.not_before).min()
     }
 
     pub(super) fn close(&self) {
@@ -146,16 +192,25 @@ impl Drop for Topology {
     }
 }
 
+impl State {
+    /// Whether the last attempt to learn failed so short a time ago that the next is not due.
+    fn is_early(&self) -> bool {
+        self.not_before.is_some_and(|time| Instant::now() < time)
+    }
+
+    fn last_error(&self) -> Option<Error> {
+        let (learning, _) = self.learning.as_ref()?;
+        learning.borrow().as_ref()?.as_ref().err().cloned()
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn node(&self, state: &mut State, place: Place) -> Arc<Node> {
-        let make = || {
-            let address = self.seeds[0].at(place.0.clone(), place.1);
-            Arc::new(Node::new(address, Arc::clone(&self.access)))
-        };
+        let make = || Arc::new(Node::new(self.seeds.node_at(place.clone()), Arc::clone(&self.access)));
         Arc::clone(state.nodes.entry(place.clone()).or_insert_with(make))
     }
 
@@ -174,7 +229,26 @@ impl Shared {
         learning
     }
 
-    /// Takes over what the cluster told.
+    /// A server that is said to be a master, and is known for as long as that is looked into.
+    fn candidate(&self, place: Place) -> Result<Arc<Node>, Error> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(closed());
+        }
+        Ok(self.node(&mut state, place))
+    }
+
+    /// Takes note that nobody told anything; candidates that were no masters are forgotten.
+    fn fail(&self) {
+        let mut state = self.lock();
+        state.not_before = Some(Instant::now() + backoff(state.failures));
+        state.failures = state.failures.saturating_add(1);
+        let State { nodes, masters, .. } = &mut *state;
+        let serving: HashSet<_> = masters.iter().flatten().map(Arc::as_ptr).collect();
+        nodes.retain(|_, node| serving.contains(&Arc::as_ptr(node)));
+    }
+
+    /// Takes over what the seeds told.
     fn settle(&self, ranges: Vec<(u16, u16, Place)>) {
         let mut state = self.lock();
         if state.is_closed {
@@ -190,6 +264,7 @@ impl Shared {
         }
         state.nodes.retain(|place, _| serving.contains(place));
         state.masters = masters;
+        (state.failures, state.not_before) = (0, None);
     }
 }
 
@@ -200,23 +275,41 @@ fn index_of(slot: u16) -> usize {
 
 /// Asks who serves what, and tells all who wait for it.
 async fn learn(shared: Weak<Shared>, sender: watch::Sender<Option<Result<(), Error>>>) {
-    let outcome = match ask_anyone(&shared).await {
+    let outcome = ask_anyone(&shared).await;
+    let Some(shared) = shared.upgrade() else { return };
+    let outcome = match outcome {
         Ok(ranges) => {
-            if let Some(shared) = shared.upgrade() {
-                shared.settle(ranges);
-            }
+            shared.settle(ranges);
             Ok(())
         }
-        Err(error) => Err(error),
+        Err(error) => {
+            shared.fail();
+            Err(error)
+        }
     };
     sender.send_replace(Some(outcome));
 }
 
-/// The first answer from a connected master, else from a seed.
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the client was closed")
+}
+
 async fn ask_anyone(shared: &Weak<Shared>) -> Result<Vec<(u16, u16, Place)>, Error> {
-    let gone = || Error::new(ErrorKind::Closed, "the client was closed");
+    let seeds = Arc::clone(&shared.upgrade().ok_or_else(closed)?.seeds);
+    match &*seeds {
+        Seeds::Cluster(seeds) => ask_cluster(shared, seeds).await,
+        Seeds::Sentinels(sentinels) => {
+            let candidate = |place| shared.upgrade().ok_or_else(closed)?.candidate(place);
+            let master = sentinels.find_master(candidate).await?;
+            Ok(vec![(ALL_SLOTS.0, ALL_SLOTS.1, master)])
+        }
+    }
+}
+
+/// The first answer from a connected master, else from a seed.
+async fn ask_cluster(shared: &Weak<Shared>, seeds: &[Address]) -> Result<Vec<(u16, u16, Place)>, Error> {
     let connected: Vec<Arc<Node>> = {
-        let shared = shared.upgrade().ok_or_else(gone)?;
+        let shared = shared.upgrade().ok_or_else(closed)?;
         let state = shared.lock();
         state.nodes.values().filter(|node| node.is_connected()).cloned().collect()
     };
@@ -226,9 +319,9 @@ async fn ask_anyone(shared: &Weak<Shared>) -> Result<Vec<(u16, u16, Place)>, Err
         return Ok(ranges);
     }
     let (seeds, timeout) = {
-        let shared = shared.upgrade().ok_or_else(gone)?;
+        let shared = shared.upgrade().ok_or_else(closed)?;
         let fresh = |seed: &Address| Arc::new(Node::new(seed.clone(), Arc::clone(&shared.access)));
-        (shared.seeds.iter().map(fresh).collect(), shared.access.connect_timeout)
+        (seeds.iter().map(fresh).collect(), shared.access.connect_timeout)
     };
     first_of(seeds, timeout).await
 }
