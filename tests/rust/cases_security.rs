@@ -208,11 +208,18 @@ async fn urls_with_secrets(server: &Server, front: &TlsFront) -> Vec<String> {
         format!("redis+unix:///no/such/socket?pass={secret}"),
         format!("redis+unix:///no/such/socket?password={secret}"),
         format!("redis+unix://{secret}@h/socket"),
+        format!("redis+sentinel://u:{secret}@127.0.0.1:1/main"),
+        format!("redis+sentinel://u:{secret}@127.0.0.1:1"),
+        format!("redis+sentinel://u:{secret}@{}/main", server.addr()),
+        format!("redis+sentinel://{secret}@127.0.0.1:1/main"),
+        format!("redis+sentinel://127.0.0.1:1/main?password={secret}"),
         format!("memory://{secret}"),
     ]
     .into();
     urls.push("redis://u:S3cr3t#@127.0.0.1:1".to_owned());
     urls.push("redis://u:S3cr3t/@127.0.0.1:1".to_owned());
+    urls.push("redis+sentinel://u:S3cr3t#@127.0.0.1:1/main".to_owned());
+    urls.push("redis+sentinel://u:S3cr3t/@127.0.0.1:1/main".to_owned());
     urls.push("redis://u:%ff@S3cr3t@127.0.0.1:1".to_owned());
     urls.push(format!("redis://:{secret}@{}", server.addr()));
     urls.push(format!("redis://:{secret}x@{}", server.addr()));
@@ -237,7 +244,7 @@ async fn se_05_no_secret_is_printed_or_logged() {
 #[test]
 fn se_05_a_builder_prints_no_secret() {
     for url in ["redis://u:S3cr3t%23@127.0.0.1:1", "redis+unix:///run/s?pass=S3cr3t%23", "redis://u:S3cr3t#@h"] {
-        let builder = Client::builder(url);
+        let builder = Client::builder(url).sentinel_user("S3cr3t%23").sentinel_password("S3cr3t%23");
         holds_no_secret(&format!("{builder:?} {builder:#?}"), "the builder");
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use grifo::{Client, ClientBuilder, FailurePolicy, Limits};
 use grifo_tests::cluster::Cluster;
 use grifo_tests::scenario::{Player, Scenario};
-use grifo_tests::{Server, ServerKind, TlsFront, server_binary};
+use grifo_tests::{Sentinels, Server, ServerKind, TlsFront, server_binary};
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors")
@@ -131,6 +132,39 @@ async fn a_cluster_of_redis_7_0_conforms() {
 #[tokio::test]
 async fn a_cluster_of_redis_8_2_conforms() {
     conforms_on_a_cluster_of(ServerKind::Redis82).await;
+}
+
+/// One deployment of six servers at a time.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+async fn conforms_behind_sentinels_of(kind: ServerKind) {
+    if server_binary::find(kind).is_none() {
+        println!("{} is not installed here", kind.name());
+        return;
+    }
+    let _turn = TURN.lock().await;
+    let sentinels = Sentinels::start(kind);
+    conforms(&sentinels.url()).await;
+}
+
+#[tokio::test]
+async fn valkey_9_1_behind_sentinels_conforms() {
+    conforms_behind_sentinels_of(ServerKind::Valkey91).await;
+}
+
+#[tokio::test]
+async fn redis_6_2_behind_sentinels_conforms() {
+    conforms_behind_sentinels_of(ServerKind::Redis62).await;
+}
+
+#[tokio::test]
+async fn redis_7_0_behind_sentinels_conforms() {
+    conforms_behind_sentinels_of(ServerKind::Redis70).await;
+}
+
+#[tokio::test]
+async fn redis_8_2_behind_sentinels_conforms() {
+    conforms_behind_sentinels_of(ServerKind::Redis82).await;
 }
 
 #[test]
