@@ -6,7 +6,7 @@ use grifo::{Client, ClientBuilder, Error, ErrorKind};
 use grifo_tests::case::{PATIENCE, eventually, patient};
 use grifo_tests::sentinel::MASTER_NAME;
 use grifo_tests::workers::{self, Work};
-use grifo_tests::{SentinelOptions, Sentinels, Server, ServerKind, server_binary};
+use grifo_tests::{CommandStats, Mode, Proxy, SentinelOptions, Sentinels, Server, ServerKind, server_binary};
 use tokio::sync::Mutex;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,12 +24,15 @@ fn with_login(url: &str, login: &str) -> String {
 
 /// A sentinel of its own that has been told of one server, and never acts.
 fn lone_sentinel(host: &str, master: &Server, settings: &[&str]) -> Server {
-    let sentinel = Server::start_with(master.kind(), &["--sentinel"]);
+    lone_sentinel_of(host, master.port(), master.kind(), settings)
+}
+
+fn lone_sentinel_of(host: &str, port: u16, kind: ServerKind, settings: &[&str]) -> Server {
+    let sentinel = Server::start_with(kind, &["--sentinel"]);
     for setting in settings {
         sentinel.command::<(), _>(&["SENTINEL", "CONFIG", "SET", setting, "yes"]);
     }
-    let port = master.port().to_string();
-    sentinel.command::<(), _>(&["SENTINEL", "MONITOR", MASTER_NAME, host, &port, "2"]);
+    sentinel.command::<(), _>(&["SENTINEL", "MONITOR", MASTER_NAME, host, &port.to_string(), "2"]);
     sentinel.command::<(), _>(&["SENTINEL", "SET", MASTER_NAME, "down-after-milliseconds", "600000"]);
     sentinel
 }
@@ -113,10 +116,47 @@ async fn sentinels_that_fail_are_not_stormed() {
         assert!(limiter.check("k").await.unwrap().degraded());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let info: String = sentinel.command(&["INFO", "stats"]);
-    let connections = info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap();
-    // Those of the harness among them.
-    assert!(connections.trim().parse::<usize>().unwrap() < 30, "{connections}");
+    assert!(accepted(&sentinel) < 30, "{}", accepted(&sentinel));
+}
+
+#[tokio::test]
+async fn a_master_that_is_slow_storms_no_sentinel() {
+    let server = Server::start_default();
+    let proxy = Proxy::start(server.addr());
+    let sentinel = lone_sentinel_of("127.0.0.1", proxy.port(), server.kind(), &[]);
+    let limiter = Client::open(url_of(&[&sentinel])).unwrap().limiter("case", "10/d").unwrap();
+    eventually("a decision", 2 * SECOND, async || !limiter.check("k").await.unwrap().degraded()).await;
+    proxy.set(Mode::Delay(Duration::from_millis(80)));
+    let before = accepted(&sentinel);
+    let end = Instant::now() + 2 * SECOND;
+    while Instant::now() < end {
+        assert!(limiter.check("k").await.unwrap().degraded());
+    }
+    let attempts = accepted(&sentinel) - before;
+    assert!((1..=8).contains(&attempts), "{attempts}");
+    proxy.set(Mode::Forward);
+    eventually("a decision", 2 * SECOND, async || !limiter.check("k").await.unwrap().degraded()).await;
+}
+
+/// Connections that a server has accepted so far, those of the harness among them.
+fn accepted(server: &Server) -> usize {
+    let info: String = server.command(&["INFO", "stats"]);
+    let count = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap()
+}
+
+#[tokio::test]
+async fn keys_of_all_partitions_share_calls() {
+    let server = Server::start_default();
+    let sentinel = lone_sentinel("127.0.0.1", &server, &[]);
+    let client = patient(&url_of(&[&sentinel])).build().unwrap();
+    client.connect(PATIENCE).await.unwrap();
+    let limiter = client.limiter("case", "10/20000d").unwrap();
+    assert!(limiter.check("k").await.unwrap().allowed);
+    CommandStats::reset(&server);
+    let decisions = limiter.check_many((0..64).map(|number| (format!("key {number}"), 1))).await.unwrap();
+    assert!(decisions.iter().all(|decision| decision.allowed && !decision.degraded()));
+    assert_eq!(CommandStats::read(&server).calls("evalsha"), 2);
 }
 
 #[tokio::test]

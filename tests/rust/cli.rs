@@ -118,7 +118,7 @@ fn the_store_may_come_from_the_environment() {
 #[test]
 fn wrong_calls_end_with_2_and_say_what_to_do() {
     let log = LogFile::new("nothing\n{}\n");
-    let cases: [(&[&str], &str); 15] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["check", "--limit", "1/h", "k"], "GRIFO_URL"),
         (&["check", "--store", "memory://", "k"], "--limit"),
         (&["check", "--store", "memory://", "--limit", "1/m", "k"], "min"),
@@ -131,6 +131,8 @@ fn wrong_calls_end_with_2_and_say_what_to_do() {
         (&["replay", &log.path("access.log"), "--limit", "1/h", "--plot", "replay.png"], ".svg"),
         (&["replay", &log.path("access.log"), "--limit", "1/h", "--plot", "/no/such/replay.svg"], "/no/such"),
         (&["ping", "--store", "http://h"], "redis://"),
+        (&["ping", "--store", "redis+sentinel://h"], "master-name"),
+        (&["ping", "--store", "redis://h", "--sentinel-password", "p"], "redis+sentinel://"),
         (&["replay", "/no/such/file", "--limit", "1/h"], "/no/such/file"),
         (&["replay", &log.path("access.log")], "--limit"),
         (&["replay", &log.path("access.log"), "--limit", "1/h"], "access log"),

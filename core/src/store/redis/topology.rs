@@ -25,6 +25,9 @@ use crate::key::{MOST_PARTITIONS, SLOT_SPACING};
 
 /// Two attempts to learn begin no closer together.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Timeouts alone are no reason to ask sentinels again so soon after they named a master that confirmed it: of a master that
+/// is merely slow, all clients would ask them all the time.
+const SENTINEL_PAUSE: Duration = Duration::from_secs(1);
 /// How long one node may take to tell what it knows.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -84,8 +87,9 @@ struct State {
     masters: Vec<Option<Arc<Node>>>,
     learning: Option<(Learning, AbortHandle)>,
     began: Option<Instant>,
-    /// Attempts to learn that failed since one did not, and when the next may be made.
+    /// Attempts to learn that failed since one did not.
     failures: u32,
+    /// When the next may be made, if not now.
     not_before: Option<Instant>,
     is_closed: bool,
 }
@@ -171,7 +175,8 @@ impl Topology {
     /// When an unreachable node is next tried, at the earliest.
     pub(super) fn next_attempt(&self) -> Option<Instant> {
         let state = self.shared.lock();
-        state.nodes.values().filter_map(|node| node.next_attempt()).chain(state.not_before).min()
+        let next_learning = state.not_before.filter(|_| state.failures > 0);
+        state.nodes.values().filter_map(|node| node.next_attempt()).chain(next_learning).min()
     }
 
     pub(super) fn close(&self) {
@@ -193,7 +198,7 @@ impl Drop for Topology {
 }
 
 impl State {
-    /// Whether the last attempt to learn failed so short a time ago that the next is not due.
+    /// Whether the last attempt to learn ended so short a time ago that the next is not due.
     fn is_early(&self) -> bool {
         self.not_before.is_some_and(|time| Instant::now() < time)
     }
@@ -264,7 +269,8 @@ impl Shared {
         }
         state.nodes.retain(|place, _| serving.contains(place));
         state.masters = masters;
-        (state.failures, state.not_before) = (0, None);
+        state.failures = 0;
+        state.not_before = (!self.seeds.may_reconnect()).then(|| Instant::now() + SENTINEL_PAUSE);
     }
 }
 
