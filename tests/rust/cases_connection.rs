@@ -262,19 +262,70 @@ async fn cn_06_attempts_to_connect_are_spaced() {
     assert_eq!(proxy.open(), 1);
 }
 
+/// The ends of connections to a port that this machine still holds; those that wait for their last packets apart.
+fn sockets_to(port: u16) -> usize {
+    let suffix = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let columns = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    columns.filter(|columns| columns[2].ends_with(&suffix) && columns[3] != "06").count()
+}
+
+/// Hits a hundred times a second for some seconds, each degraded for one of some reasons, or late on a busy machine.
+async fn hits_are_degraded(limiter: &Limiter, seconds: u32, reasons: &[ErrorKind]) {
+    let end = Instant::now() + seconds * SECOND;
+    while Instant::now() < end {
+        let decision = limiter.check("k").await.unwrap();
+        assert!(
+            decision.reason.is_some_and(|reason| reason == ErrorKind::Timeout || reasons.contains(&reason)),
+            "{decision:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A number of the server's statistics.
+fn stat(connection: &mut redis::Connection, name: &str) -> usize {
+    let info: String = redis::cmd("INFO").query(connection).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    line.trim().parse().unwrap()
+}
+
 #[tokio::test]
 async fn cn_06_refused_credentials_storm_no_server() {
     let server = Server::start_with(server_binary::installed()[0].kind, &["--requirepass", "right"]);
     let limiter = with_defaults(&server.url().replace("redis://", "redis://:wrong@"));
-    let end = Instant::now() + SECOND;
-    while Instant::now() < end {
-        let decision = limiter.check("k").await.unwrap();
-        assert_eq!(decision.reason, Some(ErrorKind::Auth), "{decision:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let info: String = server.command(&["INFO", "stats"]);
-    let connections = info.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap();
-    assert!(connections.trim().parse::<usize>().unwrap() <= 12, "{connections}");
+    let mut observer = server.connection().unwrap();
+    let before = stat(&mut observer, "total_connections_received");
+    hits_are_degraded(&limiter, 5, &[ErrorKind::Auth]).await;
+    let attempts = stat(&mut observer, "total_connections_received") - before;
+    println!("{attempts} attempts in five seconds");
+    // Backoff of 50 ms, doubling up to a second, less up to half of it.
+    assert!((5..=20).contains(&attempts), "{attempts} attempts in five seconds");
+    assert!(sockets_to(server.port()) <= 2, "{} sockets", sockets_to(server.port()));
     server.command::<(), _>(&["CONFIG", "SET", "requirepass", "wrong"]);
     normal(&limiter, 3 * SECOND).await;
+}
+
+#[tokio::test]
+async fn cn_06_a_server_with_too_many_clients_is_not_stormed() {
+    let server = Server::start_with(server_binary::installed()[0].kind, &["--maxclients", "3"]);
+    let mut others = Vec::new();
+    let end = Instant::now() + 5 * SECOND;
+    while others.len() < 3 {
+        // A place may still be taken by who just looked whether the server is up.
+        assert!(Instant::now() < end, "only {} clients may connect", others.len());
+        others.extend(server.connection().ok());
+    }
+    let rejected = stat(&mut others[0], "rejected_connections");
+    let limiter = with_defaults(&server.url());
+    // The server closes behind its word, which may be lost by that.
+    hits_are_degraded(&limiter, 5, &[ErrorKind::Unavailable, ErrorKind::Connection]).await;
+    let attempts = stat(&mut others[0], "rejected_connections") - rejected;
+    println!("{attempts} attempts in five seconds");
+    assert!((5..=20).contains(&attempts), "{attempts} attempts in five seconds");
+    assert_eq!(stat(&mut others[0], "connected_clients"), 3);
+    assert!(sockets_to(server.port()) <= 4, "{} sockets", sockets_to(server.port()));
+    others.pop();
+    normal(&limiter, 3 * SECOND).await;
+    assert!(stat(&mut others[0], "connected_clients") <= 3);
 }
