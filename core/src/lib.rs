@@ -27,6 +27,7 @@
 mod algorithm;
 mod client;
 mod clock;
+mod credentials;
 mod decision;
 mod error;
 mod guard;
@@ -39,6 +40,7 @@ pub mod testing;
 
 pub use client::{Client, ClientBuilder};
 pub use clock::Clock;
+pub use credentials::Credentials;
 pub use decision::{Decision, LimitDecision, LimitDecisions, Source};
 pub use error::{Error, ErrorKind};
 pub use guard::FailurePolicy;

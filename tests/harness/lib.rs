@@ -13,6 +13,7 @@
 //! | [`proxy`] | a TCP proxy that delays, drops, cuts, stalls or refuses |
 //! | [`tls_front`] | TLS in front of a server, with certificates of its own |
 //! | [`tls_cluster`] | a cluster that is spoken to with TLS |
+//! | [`listener`] | every line that the library logs |
 //! | [`monitor`] | every command a server ran during a piece of code |
 //! | [`declared`] | whether scripts touch only the keys that were declared |
 //! | [`command_stats`] | how often and how long a server ran each command |
@@ -20,6 +21,7 @@
 //! | [`scenario`] | the steps of the shared vectors, played on a client |
 //! | [`ports`] | free loopback ports that nothing else is handed by chance |
 //! | [`case`] | what the field cases share: their stores, and calls at a chosen time |
+//! | [`vault`] | a provider of credentials that a test directs |
 //! | [`workers`] | other processes that hammer the same keys |
 //! | [`scratch`] | the folder all servers live in, and the guard that clears it |
 
@@ -32,6 +34,7 @@ mod cluster_slots;
 pub mod cluster_view;
 pub mod command_stats;
 pub mod declared;
+pub mod listener;
 pub mod monitor;
 pub mod ports;
 pub mod proxy;
@@ -43,6 +46,7 @@ pub mod server;
 pub mod server_binary;
 pub mod tls_cluster;
 pub mod tls_front;
+pub mod vault;
 mod wait;
 pub mod workers;
 
@@ -50,6 +54,7 @@ pub use certificates::Certificates;
 pub use cluster::Cluster;
 pub use cluster_options::{ClusterOptions, Endpoint};
 pub use command_stats::CommandStats;
+pub use listener::Listener;
 pub use monitor::{Monitor, MonitorLine};
 pub use proxy::{Mode, Proxy};
 pub use reference::Reference;

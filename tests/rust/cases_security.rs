@@ -2,15 +2,12 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use grifo::{Client, ErrorKind, FailurePolicy};
-use grifo_tests::case::{PATIENCE, Place, of_each_algorithm, patient, stored_keys};
-use grifo_tests::{Server, TlsFront, server_binary};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use grifo::{Client, ClientBuilder, Credentials, ErrorKind, FailurePolicy};
+use grifo_tests::case::{PATIENCE, Place, eventually, of_each_algorithm, patient, stored_keys};
+use grifo_tests::vault::{Answer, Vault};
+use grifo_tests::{Listener, Server, TlsFront, server_binary};
 
 /// Pairs of limiter and key that run together if they are joined carelessly.
 fn pairs() -> Vec<(String, Vec<u8>)> {
@@ -117,41 +114,6 @@ async fn se_03_long_keys_are_stored_short_and_told_apart() {
     assert_eq!(stored_keys(server).len(), 6);
 }
 
-/// Hears every line that the library logs, however fine.
-#[derive(Clone, Default)]
-struct Listener(Arc<Mutex<String>>);
-
-impl Visit for Listener {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        writeln!(self.0.lock().unwrap(), "{field}={value:?}").unwrap();
-    }
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        attributes.record(&mut self.clone());
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut self.clone());
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 /// In the spellings that a message could hold: as it is, percent-encoded, in base64, in hexadecimal digits.
 const SPELLINGS: [&str; 6] = ["s3cr3t", "%53%33%63", "uznjcjn0", "m2nym3q", "mzy3izd", "533363723374"];
 
@@ -163,9 +125,9 @@ fn holds_no_secret(text: &str, what: &str) {
 }
 
 /// Everything that can be printed of a client whose store cannot be used, or can.
-async fn printed(url: &str) -> String {
-    let builder = Client::builder(url).timeout(Duration::from_millis(500)).connect_timeout(PATIENCE);
-    let mut text = String::new();
+async fn printed(builder: ClientBuilder) -> String {
+    let builder = builder.timeout(Duration::from_millis(500)).connect_timeout(PATIENCE);
+    let mut text = format!("{builder:?} {builder:#?} ");
     let client = match builder.build() {
         Ok(client) => client,
         Err(error) => return format!("{error} {error:?}"),
@@ -235,10 +197,56 @@ async fn se_05_no_secret_is_printed_or_logged() {
     let _guard = tracing::subscriber::set_default(listener.clone());
     for url in urls_with_secrets(&server, &front).await {
         let what = url.replace("S3cr3t", "…");
-        holds_no_secret(&printed(&url).await, &what);
-        holds_no_secret(&listener.0.lock().unwrap(), &format!("the log of {what}"));
+        holds_no_secret(&printed(Client::builder(&url)).await, &what);
+        holds_no_secret(&listener.text(), &format!("the log of {what}"));
     }
-    assert!(!listener.0.lock().unwrap().is_empty(), "nothing was logged, so nothing was shown");
+    assert!(!listener.text().is_empty(), "nothing was logged, so nothing was shown");
+}
+
+/// What a provider yields, and what it says when it fails: perhaps words that hold what it yielded before.
+#[tokio::test]
+async fn se_05_no_secret_of_a_provider_is_printed_or_logged() {
+    let secret = "S3cr3t#";
+    let server = Server::start_with(server_binary::installed()[0].kind, &["--requirepass", secret]);
+    let listener = Listener::default();
+    let _guard = tracing::subscriber::set_default(listener.clone());
+    let yields = |password: &str| Answer::Yields(Credentials::new(password).valid_for(Duration::from_secs(1)));
+    for (answer, url) in [
+        (yields(secret), server.url()),
+        (yields("S3cr3t but wrong"), server.url()),
+        (yields(secret), "redis://127.0.0.1:1".to_owned()),
+        (Answer::Fails("the vault is sealed".to_owned()), server.url()),
+    ] {
+        holds_no_secret(&format!("{answer:?} {answer:#?}"), "the credentials");
+        holds_no_secret(&printed(Vault::new(answer).with(Client::builder(&url))).await, &url);
+    }
+    let warnings = || listener.text().matches("could not be renewed").count();
+    for words in [format!("token {secret} has expired"), format!("GET /login?token=S3cr3t%23&{}", "x".repeat(1000))] {
+        let vault = Vault::new(yields(secret));
+        let client = vault.with(Client::builder(server.url())).build().unwrap();
+        client.connect(PATIENCE).await.unwrap();
+        vault.set(Answer::Fails(words));
+        // It is renewed, and the connection made anew, in vain.
+        let before = warnings();
+        eventually("a line in the log", PATIENCE, async || warnings() > before).await;
+        server.command::<usize, _>(&["CLIENT", "KILL", "TYPE", "normal"]);
+        eventually("an error", PATIENCE, async || {
+            let outcome = client.connect(Duration::from_millis(200)).await;
+            holds_no_secret(&format!("{outcome:?}"), "the error");
+            outcome.is_err_and(|error| error.kind() == ErrorKind::Auth)
+        })
+        .await;
+    }
+    holds_no_secret(&listener.text(), "the log");
+}
+
+#[tokio::test]
+async fn se_05_long_words_of_a_provider_are_cut() {
+    let server = Server::start_default();
+    let vault = Vault::new(Answer::Fails(format!("no\nway {}", "x".repeat(10_000))));
+    let client = vault.with(Client::builder(server.url())).build().unwrap();
+    let error = client.connect(Duration::from_secs(1)).await.unwrap_err();
+    assert!(error.message().contains("no way") && error.message().len() < 400, "{error}");
 }
 
 #[test]
@@ -256,5 +264,5 @@ async fn se_03_keys_are_not_logged() {
     let limiter = Client::open("redis://127.0.0.1:1").unwrap().limiter("case", "10/20000d").unwrap();
     assert!(limiter.check("S3cr3t\nkey").await.unwrap().degraded());
     limiter.check("S3cr3t".repeat(20_000)).await.unwrap_err();
-    holds_no_secret(&listener.0.lock().unwrap(), "the log");
+    holds_no_secret(&listener.text(), "the log");
 }

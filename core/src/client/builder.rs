@@ -1,12 +1,16 @@
 //! What a client can be told beside its URL.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::Client;
 use crate::clock::{Clock, MonotonicClock};
+use crate::credentials::{Credentials, CredentialsProvider};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{FailurePolicy, Fallback, Guard, Options, Share, check_share, check_timeout};
 use crate::key::{Partitions, check_prefix};
@@ -39,6 +43,7 @@ pub struct ClientBuilder {
     tls: TlsOptions,
     sentinel_user: Option<String>,
     sentinel_password: Option<String>,
+    credentials_provider: Option<CredentialsProvider>,
 }
 
 impl ClientBuilder {
@@ -56,6 +61,7 @@ impl ClientBuilder {
             tls: TlsOptions::default(),
             sentinel_user: None,
             sentinel_password: None,
+            credentials_provider: None,
         }
     }
 
@@ -189,6 +195,36 @@ impl ClientBuilder {
         self
     }
 
+    /// What yields user and password, in place of those in the URL: for tokens that expire, as those of cloud providers do.
+    ///
+    /// It is asked for each new connection, within [`connect_timeout`](Self::connect_timeout), by one call at a time for all
+    /// nodes of a cluster. Where it says how long its [`Credentials`] are [valid](Credentials::valid_for), it is asked again
+    /// in good time before, and connections that are open log in anew; no decision notices. While it fails, hangs or panics
+    /// and no connection can be made, the failure policy answers, with the reason [`ErrorKind::Auth`] or
+    /// [`ErrorKind::Timeout`]. What it says of an error is part of grifo's own messages: it should hold no secret. It runs as a
+    /// task of the caller's runtime, so it must not block.
+    ///
+    /// ```
+    /// # async fn fetch_token() -> Result<String, std::io::Error> { Ok("token".to_owned()) }
+    /// use std::time::Duration;
+    ///
+    /// let client = grifo::Client::builder("redis://localhost")
+    ///     .credentials_provider(|| async {
+    ///         let token = fetch_token().await?;
+    ///         Ok(grifo::Credentials::new(token).user("app").valid_for(Duration::from_secs(900)))
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), grifo::Error>(())
+    /// ```
+    pub fn credentials_provider<P, F>(mut self, provider: P) -> Self
+    where
+        P: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Credentials, Box<dyn StdError + Send + Sync>>> + Send + 'static,
+    {
+        self.credentials_provider = Some(Arc::new(move || provider().boxed()));
+        self
+    }
+
     /// Makes the client. Connects to nothing, waits for nothing, and needs no runtime.
     /// # Errors
     /// [`ErrorKind::InvalidOptions`] for a URL or an option that cannot be.
@@ -223,28 +259,29 @@ impl ClientBuilder {
                 return Err(invalid("memory:// takes nothing behind it"));
             }
             self.tls.resolve(false)?;
+            if self.credentials_provider.is_some() {
+                return Err(invalid("memory:// has no users, so it takes no credentials provider"));
+            }
             let clock = self.clock.clone().unwrap_or_else(|| Arc::clone(local_clock));
             return Ok((AnyStore::Memory(MemoryStore::new(self.max_keys, Arc::clone(&clock))), clock));
         }
         if self.clock.is_some() {
             return Err(invalid("a clock can be set for memory:// alone; in Redis the server's time counts"));
         }
-        let access = |has_tls| {
-            let tls = self.tls.resolve(has_tls)?;
-            Ok::<_, Error>(Access::new(self.connect_timeout).with_tls(tls))
-        };
         if address::is_cluster(&self.url) {
             let seeds = Address::parse_cluster(&self.url)?;
-            let access = access(seeds.iter().any(Address::has_tls))?;
+            let access = self.access(&seeds[0])?;
             let store = ClusterStore::new(seeds, self.prefix.clone(), partitions, access);
             return Ok((AnyStore::Cluster(store), Arc::clone(local_clock)));
         }
         if self.url.starts_with(SENTINEL_SCHEME) {
-            let store = ClusterStore::watched(self.sentinels()?, self.prefix.clone(), partitions, access(false)?);
+            let address = SentinelAddress::parse(&self.url)?;
+            let access = self.access(address.server())?;
+            let store = ClusterStore::watched(self.sentinels(address), self.prefix.clone(), partitions, access);
             return Ok((AnyStore::Cluster(store), Arc::clone(local_clock)));
         }
         let address = Address::parse(&self.url)?;
-        let access = access(address.has_tls())?;
+        let access = self.access(&address)?;
         let store = RedisStore::new(address, self.prefix.clone(), partitions, access);
         Ok((AnyStore::Redis(store), Arc::clone(local_clock)))
     }
@@ -260,11 +297,24 @@ impl ClientBuilder {
         }
     }
 
-    fn sentinels(&self) -> Result<Sentinels, Error> {
-        let address = SentinelAddress::parse(&self.url)?;
+    /// The sentinels of an address, who have credentials of their own.
+    fn sentinels(&self, address: SentinelAddress) -> Sentinels {
         let address =
             address.with_sentinel_credentials(self.sentinel_user.as_deref(), self.sentinel_password.as_deref());
-        Ok(Sentinels::new(address, Access::new(self.connect_timeout)))
+        Sentinels::new(address, Access::new(self.connect_timeout))
+    }
+
+    /// How servers are reached whose URL names this address, among others with the same credentials.
+    fn access(&self, address: &Address) -> Result<Access, Error> {
+        let tls = self.tls.resolve(address.has_tls())?;
+        let access = Access::new(self.connect_timeout).with_tls(tls);
+        match &self.credentials_provider {
+            Some(_) if address.has_credentials() => {
+                Err(invalid("credentials come from the URL or from a provider, not from both"))
+            }
+            Some(provider) => Ok(access.with_provider(Arc::clone(provider))),
+            None => Ok(access),
+        }
     }
 }
 
@@ -280,6 +330,7 @@ impl fmt::Debug for ClientBuilder {
             .field("partitions", &self.partitions)
             .field("max_keys", &self.max_keys)
             .field("tls", &self.tls)
+            .field("credentials_provider", &self.credentials_provider.is_some())
             .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,14 @@
 //! How the servers of a store are reached: the same for all of them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::address::Address;
+use super::credentials::Login;
+use super::session::Session;
 use super::tls::Tls;
+use crate::credentials::CredentialsProvider;
 use crate::error::{Error, ErrorKind};
 
 /// What all nodes of a store share.
@@ -12,13 +16,15 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct Access {
     pub(super) connect_timeout: Duration,
     tls: Option<Tls>,
+    /// Where credentials come from, if not from the URL.
+    login: Option<Arc<Login>>,
     /// How often a script had to be sent whole, since a server had forgotten it.
     reloads: AtomicU64,
 }
 
 impl Access {
     pub(crate) fn new(connect_timeout: Duration) -> Self {
-        Self { connect_timeout, tls: None, reloads: AtomicU64::new(0) }
+        Self { connect_timeout, tls: None, login: None, reloads: AtomicU64::new(0) }
     }
 
     pub(crate) fn with_tls(mut self, tls: Option<Tls>) -> Self {
@@ -35,6 +41,17 @@ impl Access {
                 Err(Error::new(ErrorKind::Internal, "the address asks for TLS and there is none; please report this"))
             }
         }
+    }
+
+    /// With credentials that are asked for.
+    pub(crate) fn with_provider(mut self, provider: CredentialsProvider) -> Self {
+        self.login = Some(Arc::new(Login::new(provider, self.connect_timeout)));
+        self
+    }
+
+    /// The login of a node that is to be connected to.
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        self.login.as_ref().map(|login| Arc::new(Session::new(Arc::clone(login))))
     }
 
     pub(super) fn count_reload(&self) {

@@ -151,6 +151,10 @@ impl Address {
         Err(invalid("this platform has no Unix sockets"))
     }
 
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.user.is_some() || self.password.is_some()
+    }
+
     pub(super) fn settings(&self) -> RedisConnectionInfo {
         let mut settings =
             RedisConnectionInfo::default().set_db(self.database).set_lib_name("grifo", env!("CARGO_PKG_VERSION"));

@@ -18,6 +18,7 @@ use super::access::Access;
 use super::address::{Address, Endpoint};
 use super::reply::Failure;
 use super::script;
+use super::session::{Renewal, Session, with_credentials};
 use crate::error::{Error, ErrorKind};
 
 /// An attempt that is not over so long after its time is never over.
@@ -42,6 +43,7 @@ pub(super) struct Connector {
 struct Shared {
     address: Address,
     access: Arc<Access>,
+    session: Option<Arc<Session>>,
     state: Mutex<State>,
 }
 
@@ -65,7 +67,8 @@ enum Connection {
 impl Connector {
     pub(super) fn new(address: Address, access: Arc<Access>) -> Self {
         let state = Mutex::new(State { connection: Connection::None, failures: 0 });
-        Self { shared: Arc::new(Shared { address, access, state }) }
+        let session = access.session();
+        Self { shared: Arc::new(Shared { address, access, session, state }) }
     }
 
     /// The live connection; waits for it to be made where there is none.
@@ -191,12 +194,10 @@ pub(super) fn backoff(failures: u32) -> Duration {
 
 /// Makes one attempt, and tells all who wait for it. Holds the client only while it lasts.
 async fn connect(shared: Weak<Shared>, sender: watch::Sender<Option<Result<Arc<Link>, Error>>>) {
-    let Some((address, access)) = shared.upgrade().map(|shared| (shared.address.clone(), Arc::clone(&shared.access)))
-    else {
-        return;
-    };
+    let needed = |shared: Arc<Shared>| (shared.address.clone(), Arc::clone(&shared.access), shared.session.clone());
+    let Some((address, access, session)) = shared.upgrade().map(needed) else { return };
     let timeout = access.connect_timeout;
-    let outcome = match tokio::time::timeout(timeout, Link::open(&address, &access)).await {
+    let outcome = match tokio::time::timeout(timeout, Link::open(&address, &access, session.as_ref())).await {
         Ok(outcome) => outcome.map(Arc::new),
         Err(_) => Err(too_late(&address, timeout)),
     };
@@ -233,6 +234,7 @@ pub(super) struct Link {
     /// Whether it was the server that ended it, and not this side.
     was_cut: Arc<AtomicBool>,
     driver: AbortHandle,
+    _renewal: Option<Renewal>,
     opened: Instant,
     read_only_forms: AtomicBool,
     /// How often each script was sent whole.
@@ -243,7 +245,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    async fn open(address: &Address, access: &Access) -> Result<Self, Error> {
+    async fn open(address: &Address, access: &Access, session: Option<&Arc<Session>>) -> Result<Self, Error> {
         let refused =
             |error: std::io::Error| Error::new(ErrorKind::Connection, format!("cannot connect to {address}: {error}"));
         match &address.endpoint {
@@ -251,16 +253,16 @@ impl Link {
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(refused)?;
                 stream.set_nodelay(true).map_err(refused)?;
                 match access.tls_of(address)? {
-                    None => Self::over(stream, address).await.map_err(perhaps_for_want_of_tls),
+                    None => Self::over(stream, address, session).await.map_err(perhaps_for_want_of_tls),
                     Some(tls) => {
                         let (stream, alarm) = tls.handshake(stream, host, address).await?;
-                        Self::over(stream, address).await.map_err(|error| alarm.explain(error))
+                        Self::over(stream, address, session).await.map_err(|error| alarm.explain(error))
                     }
                 }
             }
             #[cfg(unix)]
             Endpoint::Unix(path) => {
-                Self::over(tokio::net::UnixStream::connect(path).await.map_err(refused)?, address).await
+                Self::over(tokio::net::UnixStream::connect(path).await.map_err(refused)?, address, session).await
             }
         }
     }
@@ -268,11 +270,21 @@ impl Link {
     async fn over(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         address: &Address,
+        session: Option<&Arc<Session>>,
     ) -> Result<Self, Error> {
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(1024);
-        let (connection, driver) = MultiplexedConnection::new_with_config(&address.settings(), stream, config)
+        let issued = match session {
+            Some(session) => Some(session.credentials().await?),
+            None => None,
+        };
+        let settings = with_credentials(address.settings(), issued.as_ref());
+        let opened = MultiplexedConnection::new_with_config(&settings, stream, config)
             .await
-            .map_err(|error| Failure::of(&error).into_error())?;
+            .map_err(|error| Failure::of(&error).into_error());
+        if let (Some(session), Some(issued)) = (session, &issued) {
+            session.settle(issued, opened.as_ref().err());
+        }
+        let (connection, driver) = opened?;
         let alive = Arc::new(AtomicBool::new(true));
         let was_cut = Arc::new(AtomicBool::new(false));
         let (mark, cut) = (MarkDead(Arc::clone(&alive)), Arc::clone(&was_cut));
@@ -282,11 +294,13 @@ impl Link {
             // Not reached when the task is aborted, or ends together with its runtime.
             cut.store(mark.0.load(Ordering::Acquire), Ordering::Release);
         });
+        let renewal = session.zip(issued).map(|(session, issued)| session.keep(&connection, &alive, issued));
         Ok(Self {
             connection,
             alive,
             was_cut,
             driver: driver.abort_handle(),
+            _renewal: renewal,
             opened: Instant::now(),
             read_only_forms: true.into(),
             scripts_sent: Default::default(),

@@ -170,7 +170,11 @@ pub(crate) fn kind_of_reply(words: &str) -> ErrorKind {
     reply.map_or_else(|error| Failure::of(&error).into_error().kind(), |_| ErrorKind::Protocol)
 }
 
-/// Text from the server, fit for one line of a log.
+/// Text from elsewhere, fit for one line of a log.
 fn shorten(text: &str) -> String {
-    text.trim().chars().take(120).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    shorten_to(120, text)
+}
+
+pub(super) fn shorten_to(length: usize, text: &str) -> String {
+    text.trim().chars().take(length).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -40,6 +40,10 @@ impl SentinelAddress {
         Ok(Self { sentinels, master_name, server })
     }
 
+    pub(crate) const fn server(&self) -> &Address {
+        &self.server
+    }
+
     /// With the sentinels' own credentials; those in the URL are for the servers that they name.
     pub(crate) fn with_sentinel_credentials(mut self, user: Option<&str>, password: Option<&str>) -> Self {
         let own = |text: Option<&str>| text.map(str::to_owned);
