@@ -20,7 +20,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::address::{self, Address};
 use crate::store::redis::sentinel_address::{SENTINEL_SCHEME, SentinelAddress};
 use crate::store::redis::tls::TlsOptions;
-use crate::store::redis::{Access, ClusterStore, RedisStore, Sentinels};
+use crate::store::redis::{Access, AddressMap, ClusterStore, RedisStore, Sentinels};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -44,6 +44,7 @@ pub struct ClientBuilder {
     sentinel_user: Option<String>,
     sentinel_password: Option<String>,
     credentials_provider: Option<CredentialsProvider>,
+    address_map: Option<Vec<(String, String)>>,
 }
 
 impl ClientBuilder {
@@ -62,6 +63,7 @@ impl ClientBuilder {
             sentinel_user: None,
             sentinel_password: None,
             credentials_provider: None,
+            address_map: None,
         }
     }
 
@@ -225,6 +227,26 @@ impl ClientBuilder {
         self
     }
 
+    /// Where nodes are that are announced under other addresses, as those of a cluster behind NAT or forwarded ports.
+    ///
+    /// An entry with ports translates that host and port, one without translates the host alone; the former goes first.
+    /// Addresses that are in no entry are used as they are announced, and those in the URL as they are written.
+    ///
+    /// ```
+    /// let client = grifo::Client::builder("redis+cluster://localhost:7001")
+    ///     .address_map([("10.0.0.1:6379", "localhost:7001"), ("10.0.0.2:6379", "localhost:7002")])
+    ///     .build()?;
+    /// # Ok::<(), grifo::Error>(())
+    /// ```
+    pub fn address_map<A, B>(mut self, entries: impl IntoIterator<Item = (A, B)>) -> Self
+    where
+        A: Into<String>,
+        B: Into<String>,
+    {
+        self.address_map = Some(entries.into_iter().map(|(from, to)| (from.into(), to.into())).collect());
+        self
+    }
+
     /// Makes the client. Connects to nothing, waits for nothing, and needs no runtime.
     /// # Errors
     /// [`ErrorKind::InvalidOptions`] for a URL or an option that cannot be.
@@ -254,6 +276,12 @@ impl ClientBuilder {
         local_clock: &Arc<dyn Clock>,
     ) -> Result<(AnyStore, Arc<dyn Clock>), Error> {
         self.check_sentinel_options()?;
+        let is_discovered = address::is_cluster(&self.url) || self.url.starts_with(SENTINEL_SCHEME);
+        if self.address_map.is_some() && !is_discovered {
+            return Err(invalid(
+                "an address map is for clusters and sentinels alone; other URLs say themselves where to connect",
+            ));
+        }
         if let Some(rest) = self.url.strip_prefix("memory:") {
             if !matches!(rest, "//" | "///") {
                 return Err(invalid("memory:// takes nothing behind it"));
@@ -306,8 +334,9 @@ impl ClientBuilder {
 
     /// How servers are reached whose URL names this address, among others with the same credentials.
     fn access(&self, address: &Address) -> Result<Access, Error> {
+        let address_map = AddressMap::new(self.address_map.as_deref().unwrap_or_default())?;
         let tls = self.tls.resolve(address.has_tls())?;
-        let access = Access::new(self.connect_timeout).with_tls(tls);
+        let access = Access::new(self.connect_timeout).with_tls(tls).with_address_map(address_map);
         match &self.credentials_provider {
             Some(_) if address.has_credentials() => {
                 Err(invalid("credentials come from the URL or from a provider, not from both"))
@@ -330,6 +359,7 @@ impl fmt::Debug for ClientBuilder {
             .field("partitions", &self.partitions)
             .field("max_keys", &self.max_keys)
             .field("tls", &self.tls)
+            .field("address_map", &self.address_map.as_ref().map(Vec::len))
             .field("credentials_provider", &self.credentials_provider.is_some())
             .finish_non_exhaustive()
     }

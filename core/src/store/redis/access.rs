@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::address::Address;
+use super::address_map::AddressMap;
 use super::credentials::Login;
 use super::session::Session;
 use super::tls::Tls;
@@ -18,13 +19,15 @@ pub(crate) struct Access {
     tls: Option<Tls>,
     /// Where credentials come from, if not from the URL.
     login: Option<Arc<Login>>,
+    /// Where nodes are that other servers name.
+    pub(super) address_map: AddressMap,
     /// How often a script had to be sent whole, since a server had forgotten it.
     reloads: AtomicU64,
 }
 
 impl Access {
     pub(crate) fn new(connect_timeout: Duration) -> Self {
-        Self { connect_timeout, tls: None, login: None, reloads: AtomicU64::new(0) }
+        Self { connect_timeout, tls: None, login: None, address_map: AddressMap::default(), reloads: AtomicU64::new(0) }
     }
 
     pub(crate) fn with_tls(mut self, tls: Option<Tls>) -> Self {
@@ -46,6 +49,12 @@ impl Access {
     /// With credentials that are asked for.
     pub(crate) fn with_provider(mut self, provider: CredentialsProvider) -> Self {
         self.login = Some(Arc::new(Login::new(provider, self.connect_timeout)));
+        self
+    }
+
+    /// With other addresses for nodes that servers name.
+    pub(crate) fn with_address_map(mut self, address_map: AddressMap) -> Self {
+        self.address_map = address_map;
         self
     }
 

@@ -2,6 +2,7 @@
 
 mod access;
 pub(crate) mod address;
+mod address_map;
 mod cluster;
 mod connection;
 mod credentials;
@@ -19,6 +20,7 @@ pub(crate) mod tls;
 mod topology;
 
 pub(crate) use self::access::Access;
+pub(crate) use self::address_map::AddressMap;
 pub(crate) use self::cluster::ClusterStore;
 pub(crate) use self::reply::kind_of_reply;
 pub(crate) use self::sentinel::Sentinels;

@@ -215,7 +215,10 @@ impl Shared {
     }
 
     fn node(&self, state: &mut State, place: Place) -> Arc<Node> {
-        let make = || Arc::new(Node::new(self.seeds.node_at(place.clone()), Arc::clone(&self.access)));
+        let make = || {
+            let place = self.access.address_map.translate(&place.0, place.1);
+            Arc::new(Node::new(self.seeds.node_at(place), Arc::clone(&self.access)))
+        };
         Arc::clone(state.nodes.entry(place.clone()).or_insert_with(make))
     }
 
