@@ -277,14 +277,15 @@ async fn nothing_is_left_of_a_client_that_is_closed_or_dropped() {
     set_password(&server, "app", "right");
     for (answer, close) in [
         (app_for("right", SECOND), true),
-        (app_for("right", SECOND), false),
+        (app_for("right", 1000 * SECOND), true),
+        (app_for("right", 1000 * SECOND), false),
         (Answer::Hangs, true),
         (Answer::Hangs, false),
         (sealed(), true),
         (Answer::Panics, false),
     ] {
         let vault = Vault::new(answer);
-        let client = vault.with(Client::builder(server.url())).build().unwrap();
+        let client = vault.with(Client::builder(server.url())).connect_timeout(100 * SECOND).build().unwrap();
         let limiter = client.limiter("case", "10/20000d").unwrap();
         for _ in 0..5 {
             degraded(&limiter).await;
