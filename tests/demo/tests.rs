@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -195,7 +196,10 @@ fn on_a_terminal(columns: u16, rows: u16, no_colour: &str) -> String {
     let mut terminal = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("its other end");
     let other_end = ptsname(&terminal, Vec::new()).expect("its other end has a name").into_string().expect("a path");
-    let other_end = File::options().read(true).write(true).open(other_end).expect("its other end");
+    // Not the terminal of this process: its end would end a process that leads a session.
+    let no_control = OpenptFlags::NOCTTY.bits().try_into().expect("a flag of open");
+    let other_end = File::options().read(true).write(true).custom_flags(no_control).open(other_end);
+    let other_end = other_end.expect("its other end");
     tcsetwinsize(&terminal, Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
     let mut demo = command(Some("memory://"), 1);
     demo.env("NO_COLOR", no_colour).env("TERM", "xterm").stdout(other_end).stderr(Stdio::null());
