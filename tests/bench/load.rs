@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use grifo::Client;
 use redis::aio::ConnectionLike;
 
-use crate::plain::Plain;
+use crate::plain::{Plain, PlainNodes};
 
 /// Every so manyth call is timed, so that timing costs little where calls are fast.
 const TIMED: usize = 8;
@@ -47,6 +47,15 @@ impl Load {
         let call = move |key: Arc<str>| {
             let mut plain = plain.clone();
             async move { plain.check(&key).await.map(|_| ()).map_err(|error| error.to_string()) }
+        };
+        self.run(call, time).await
+    }
+
+    pub(crate) async fn run_plain_nodes(&self, nodes: &PlainNodes, time: Duration) -> Result<Measured, String> {
+        let nodes = nodes.clone();
+        let call = move |key: Arc<str>| {
+            let mut nodes = nodes.clone();
+            async move { nodes.check(&key).await.map(|_| ()).map_err(|error| error.to_string()) }
         };
         self.run(call, time).await
     }

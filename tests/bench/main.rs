@@ -1,7 +1,8 @@
 //! Decisions a second and how long they take: the embedded store, a server through grifo, and the same server through a
 //! plain EVALSHA of an obvious script, side by side in one run; then the same on a cluster of three masters, where the plain
-//! script goes through the cluster connection of the `redis` crate.
+//! script goes through the cluster connection of the `redis` crate, and through one connection to each master; and what the first call of a process costs on each.
 
+mod first_use;
 mod load;
 mod plain;
 
@@ -12,7 +13,7 @@ use grifo::{Client, FailurePolicy};
 use grifo_tests::cluster::Cluster;
 use grifo_tests::{CommandStats, Server, server_binary};
 use load::{Load, Measured};
-use plain::Plain;
+use plain::{Plain, PlainNodes};
 use tokio::runtime::{Builder, Runtime};
 
 const LIMIT: &str = "100/s burst 50";
@@ -69,7 +70,7 @@ fn on_one_server(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
         let other = CommandStats::read(&server).of("evalsha").usec_per_call;
         println!("{:<26} of which the server's time: grifo {grifo:.1} us, plain {other:.1} us\n", "");
     }
-    Ok(())
+    Ok(show_first_use(runtime, &server.url())?)
 }
 
 fn on_a_cluster(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
@@ -78,10 +79,29 @@ fn on_a_cluster(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
     let store = client(&cluster.url())?;
     let nodes = cluster.masters().into_iter().map(|master| cluster.node(master).url()).collect();
     let plain = runtime.block_on(Plain::connect_cluster(nodes))?;
+    let own = |master| (cluster.node(master).url(), tag_of(&cluster, master));
+    let each = runtime.block_on(PlainNodes::connect(cluster.masters().into_iter().map(own).collect()))?;
     for load in LOADS {
         show(load.name, "grifo, redis+cluster://", median(|| runtime.block_on(load.run_grifo(&store, LIMIT, RUN)))?);
         show("", "redis crate, EVALSHA", median(|| runtime.block_on(load.run_plain(&plain, RUN)))?);
+        show("", "each master, EVALSHA", median(|| runtime.block_on(load.run_plain_nodes(&each, RUN)))?);
     }
+    println!();
+    Ok(show_first_use(runtime, &cluster.url())?)
+}
+
+/// A hash tag whose slot a master serves.
+fn tag_of(cluster: &Cluster, master: usize) -> String {
+    let serves = |tag: &String| cluster.master_of_slot(cluster.slot_of_key(tag)) == Some(master);
+    (0..).map(|number: u32| number.to_string()).find(serves).unwrap_or_default()
+}
+
+fn show_first_use(runtime: &Runtime, url: &str) -> Result<(), grifo::Error> {
+    let first = runtime.block_on(first_use::measure(url))?;
+    println!(
+        "a new client: connect {:.0} us, its first call then {:.0} us; first call without connect {:.0} us\n",
+        first.connect, first.after_connect, first.without
+    );
     Ok(())
 }
 

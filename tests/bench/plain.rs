@@ -42,6 +42,28 @@ impl Plain<ClusterConnection> {
     }
 }
 
+/// One connection to each master of a cluster, for keys of one slot of each.
+#[derive(Clone)]
+pub(crate) struct PlainNodes(Vec<(String, Plain<MultiplexedConnection>)>);
+
+impl PlainNodes {
+    /// Connects to masters, given by their URLs, each with a hash tag of a slot that it serves.
+    pub(crate) async fn connect(masters: Vec<(String, String)>) -> RedisResult<Self> {
+        let mut nodes = Vec::new();
+        for (url, tag) in masters {
+            nodes.push((tag, Plain::connect(&url).await?));
+        }
+        Ok(Self(nodes))
+    }
+
+    pub(crate) async fn check(&mut self, key: &str) -> RedisResult<bool> {
+        let sum: usize = key.bytes().map(usize::from).sum();
+        let place = sum % self.0.len();
+        let (tag, node) = &mut self.0[place];
+        node.check(&format!("{{{tag}}}{key}")).await
+    }
+}
+
 impl<C: ConnectionLike> Plain<C> {
     async fn over(mut connection: C) -> RedisResult<Self> {
         let sha1: String = cmd("SCRIPT").arg("LOAD").arg(SOURCE).query_async(&mut connection).await?;

@@ -15,9 +15,13 @@ const SECOND: Duration = Duration::from_secs(1);
 fn cl_01_a_thousand_keys_of_every_algorithm_are_exact_from_eight_processes() {
     let _turn = TURN.blocking_lock();
     let cluster = Cluster::start(default_kind(), 3, 0);
-    for limits in
-        ["5/20000d", "sliding-window 5/20000d", "sliding-window-counter 5/20000d", "5/20000d + sliding-window 4/20000d"]
-    {
+    for limits in [
+        "5/20000d",
+        "sliding-window 5/20000d",
+        "sliding-window-counter 5/20000d",
+        "fixed-window 5/20000d",
+        "5/20000d + sliding-window 4/20000d",
+    ] {
         let work = Work {
             program: env!("CARGO_BIN_EXE_worker"),
             url: &cluster.url(),

@@ -60,7 +60,16 @@ impl Client {
         Limiter::new(Arc::clone(&self.guard), name.into(), limits.try_into()?, self.options)
     }
 
-    /// Makes ready for calls: connects and loads the scripts. Optional: without it the first call connects.
+    /// Makes ready for calls: connects to every master and loads the scripts there, the one time that this is done unasked.
+    /// Optional: without it the first call connects. On loopback it takes one to three milliseconds, and saves the first call
+    /// half a millisecond to one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), grifo::Error> {
+    /// let client = grifo::Client::open("memory://")?;
+    /// client.connect(std::time::Duration::from_secs(1)).await?;
+    /// # Ok(()) }
+    /// ```
     /// # Errors
     /// Why the store could not be made ready within `timeout`, which is tried again until then;
     /// [`ErrorKind::InvalidOptions`](crate::ErrorKind::InvalidOptions) for a timeout of zero or more than an hour.

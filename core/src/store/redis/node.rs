@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::try_join_all;
 use redis::{Cmd, Value};
 
 use super::access::Access;
@@ -49,10 +50,8 @@ impl Node {
     /// Connects and loads the scripts.
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         let link = self.link().await?;
-        for script in script::JUDGES {
-            link.ask(&script::load(&script)).await.map_err(Failure::into_error)?;
-        }
-        Ok(())
+        let load = async |script| link.ask(&script::load(script)).await.map_err(Failure::into_error);
+        try_join_all(script::JUDGES.iter().map(load)).await.map(drop)
     }
 
     /// Runs a call once, or twice where the server does not have its script: a script that is not there did not run.
