@@ -2,7 +2,7 @@
 
 use redis::{FromRedisValue, Value, cmd};
 
-use super::connection::Link;
+use super::link::Link;
 use super::reply::Failure;
 use crate::error::Error;
 

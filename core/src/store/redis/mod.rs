@@ -7,6 +7,7 @@ mod cluster;
 mod connection;
 mod credentials;
 mod hello;
+mod link;
 mod node;
 mod ping;
 mod record;

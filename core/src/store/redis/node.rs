@@ -8,7 +8,8 @@ use redis::{Cmd, Value};
 
 use super::access::Access;
 use super::address::Address;
-use super::connection::{Connector, Link};
+use super::connection::Connector;
+use super::link::Link;
 use super::reply::Failure;
 use super::script::{self, Call, Form};
 use crate::error::Error;

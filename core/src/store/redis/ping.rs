@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use redis::{Cmd, FromRedisValue, cmd};
 
-use super::connection::Link;
 use super::hello::Hello;
+use super::link::Link;
 use super::node::Node;
 use super::reply::Failure;
 use super::script;
