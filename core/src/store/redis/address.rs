@@ -20,6 +20,9 @@ pub(crate) fn is_cluster(url: &str) -> bool {
     url.starts_with(CLUSTER_SCHEME) || url.starts_with(TLS_CLUSTER_SCHEME)
 }
 
+/// The host and port of a server.
+pub(super) type Place = (String, u16);
+
 /// Where a server is, and how to log in.
 #[derive(Clone)]
 pub(crate) struct Address {

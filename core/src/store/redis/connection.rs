@@ -11,14 +11,13 @@ use tokio::task::AbortHandle;
 
 use super::access::Access;
 use super::address::Address;
+use super::backoff::backoff;
 use super::link::Link;
 use super::session::Session;
 use crate::error::{Error, ErrorKind};
 
 /// An attempt that is not over so long after its time is never over.
 const ATTEMPT_MARGIN: Duration = Duration::from_millis(200);
-const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(1);
 
 type Attempt = watch::Receiver<Option<Result<Arc<Link>, Error>>>;
 
@@ -172,12 +171,6 @@ impl Shared {
 
 fn gone() -> Error {
     Error::new(ErrorKind::Connection, "the attempt to connect was ended together with the runtime that it ran on")
-}
-
-/// Doubles with each failure; the jitter keeps clients apart that lost the same server.
-pub(super) fn backoff(failures: u32) -> Duration {
-    let longest = FIRST_BACKOFF.saturating_mul(1 << failures.min(10)).min(LONGEST_BACKOFF);
-    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 /// Makes one attempt, and tells all who wait for it. Holds the client only while it lasts.

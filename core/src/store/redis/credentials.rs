@@ -15,7 +15,7 @@ use redis::{Cmd, RedisConnectionInfo, cmd};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::connection::backoff;
+use super::backoff::backoff;
 use super::reply::shorten_to;
 use crate::credentials::{Credentials, CredentialsProvider};
 use crate::error::{Error, ErrorKind};

@@ -3,6 +3,7 @@
 mod access;
 pub(crate) mod address;
 mod address_map;
+mod backoff;
 mod cluster;
 mod connection;
 mod credentials;

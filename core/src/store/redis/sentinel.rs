@@ -17,12 +17,11 @@ use redis::{Cmd, FromRedisValue, Value, cmd};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::access::Access;
-use super::address::Address;
+use super::address::{Address, Place};
 use super::hello::Hello;
 use super::node::Node;
 use super::reply::Failure;
 use super::sentinel_address::SentinelAddress;
-use super::topology::Place;
 use crate::error::{Error, ErrorKind};
 
 /// How long a named master may take to say that it is one, before the sentinel is asked whether it still is; and how much

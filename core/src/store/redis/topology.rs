@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::access::Access;
-use super::address::Address;
-use super::connection::backoff;
+use super::address::{Address, Place};
+use super::backoff::backoff;
 use super::node::Node;
 use super::reply::Failure;
 use super::sentinel::Sentinels;
@@ -37,8 +37,6 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Every slot there is, as a range.
 const ALL_SLOTS: (u16, u16) = (0, 16_383);
 
-/// The host and port of a server.
-pub(super) type Place = (String, u16);
 /// The outcome of learning, once there is one.
 type Learning = watch::Receiver<Option<Result<(), Error>>>;
 
