@@ -1,6 +1,6 @@
 //! How many partitions there are: as the store has recorded, for everyone who shares it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grifo::{Client, Decision, ErrorKind, FailurePolicy, Source};
 use grifo_tests::case::{PATIENCE, eventually, every_key, patient, pttl, stored_keys};
@@ -139,6 +139,51 @@ async fn the_record_is_read_once_and_beside_the_first_call() {
     let sent: Vec<_> = lines.iter().filter(|line| line.name().starts_with("EVAL")).collect();
     // The limit's keys live longer than what the record was made for before any limit was known.
     assert!(sent.len() <= 21, "{sent:?}");
+}
+
+#[tokio::test]
+async fn a_peek_reads_the_record_and_writes_none() {
+    let server = Server::start_default();
+    let client = patient(&server.url()).build().unwrap();
+    let limiter = client.limiter("case", "10/d").unwrap();
+    for _ in 0..3 {
+        assert_eq!(limiter.peek("k").await.unwrap().remaining, 10);
+    }
+    assert!(every_key(&server).is_empty());
+    assert_eq!(limiter.check("k").await.unwrap().remaining, 9);
+    assert_eq!(recorded(&server).await, "64");
+    let server = Server::start_default();
+    assert_eq!(hit(&patient(&server.url()).partitions(1024).build().unwrap(), "k").await.remaining, 9);
+    recorded(&server).await;
+    let adopting = patient(&server.url()).build().unwrap().limiter("case", "10/d").unwrap();
+    assert_eq!(adopting.peek("k").await.unwrap().remaining, 9);
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_with_the_record_holds_up_no_other() {
+    let cluster = Cluster::start(server_binary::installed()[0].kind, 3, 0);
+    let keys: Vec<String> = (0..60).map(|number| format!("key {number}")).collect();
+    let seeds = cluster.masters();
+    let holder = cluster.master_of_slot(0).unwrap();
+    let seed = seeds.into_iter().find(|master| *master != holder).unwrap();
+    let url = cluster.node(seed).url().replace("redis://", "redis+cluster://");
+    cluster.node(holder).stop();
+    let client = Client::builder(url).timeout(Duration::from_millis(500)).build().unwrap();
+    let limiter = client.limiter("case", "1000/d").unwrap();
+    let decisions = limiter.check_many(keys.iter().map(|key| (key, 1))).await.unwrap();
+    let served: Vec<&String> =
+        keys.iter().zip(&decisions).filter(|(_, decision)| !decision.degraded()).map(|(key, _)| key).collect();
+    assert!(served.len() > 20, "{}", served.len());
+    let mut times = Vec::new();
+    for key in served.iter().cycle().take(200) {
+        let started = Instant::now();
+        assert!(!limiter.check(key).await.unwrap().degraded());
+        times.push(started.elapsed());
+    }
+    times.sort_unstable();
+    // Each would wait for ten milliseconds; on a busy machine some take so long anyway.
+    assert!(times[20] < Duration::from_millis(8), "{times:?}");
+    cluster.node(holder).cont();
 }
 
 #[tokio::test]

@@ -250,7 +250,7 @@ impl Store for ClusterStore {
             // A test or a replay, which is to leave nothing behind.
             return self.decide(self.record.partitions(), operation, entries, now).await;
         }
-        let used = self.record.in_use(entries, |call| self.read_record(call))?;
+        let used = self.record.in_use(operation, entries, |call| self.read_record(call))?;
         let answers = self.decide(used.partitions, operation, entries, now).await?;
         match self.record.instead_of(used).await? {
             Some(partitions) => self.decide(partitions, operation, entries, now).await,

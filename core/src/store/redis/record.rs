@@ -17,7 +17,7 @@ use super::script::Call;
 use crate::error::{Error, ErrorKind};
 use crate::key::{Partitions, helper_key};
 use crate::limit::Limit;
-use crate::store::Entry;
+use crate::store::{Entry, Operation};
 
 /// How much longer the record lives than any key.
 const LEEWAY: Duration = Duration::from_secs(86_400);
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_millis(10);
 
 /// The outcome of reading, once there is one.
-type Reading = watch::Receiver<Option<Result<(), Error>>>;
+type Outcome = watch::Receiver<Option<Result<(), Error>>>;
 
 /// What is known of the record.
 #[derive(Debug)]
@@ -47,15 +47,22 @@ struct State {
     /// The longest that a key of this client may live, and how long one may that the record outlives.
     longest_reset: Duration,
     outlived: Duration,
-    reading: Option<(Reading, AbortHandle)>,
+    reading: Option<Reading>,
     /// When the record is to be read next.
     due: Instant,
+}
+
+#[derive(Debug)]
+struct Reading {
+    began: Instant,
+    outcome: Outcome,
+    task: AbortHandle,
 }
 
 /// The partitions that a call uses, and what may yet be heard about them.
 pub(super) struct InUse {
     pub(super) partitions: Partitions,
-    unconfirmed: Option<Reading>,
+    unconfirmed: Option<Outcome>,
 }
 
 impl Record {
@@ -73,20 +80,30 @@ impl Record {
     /// The partitions that a call is to use now. Begins to read the record where that is due.
     /// # Errors
     /// [`ErrorKind::InvalidOptions`] when the store has recorded another number than was named.
-    pub(super) fn in_use<F>(&self, entries: &[Entry<'_>], read: impl FnOnce(Call) -> F) -> Result<InUse, Error>
+    pub(super) fn in_use<F>(
+        &self,
+        operation: Operation,
+        entries: &[Entry<'_>],
+        read: impl FnOnce(Call) -> F,
+    ) -> Result<InUse, Error>
     where
         F: Future<Output = Result<Value, Error>> + Send + 'static,
     {
-        let longest_reset = entries.iter().flat_map(|entry| entry.limits).map(Limit::longest_reset).max();
+        let writes = operation != Operation::Peek;
         let mut state = lock(&self.state);
-        state.longest_reset = longest_reset.unwrap_or_default().max(state.longest_reset);
+        if writes {
+            let longest_reset = entries.iter().flat_map(|entry| entry.limits).map(Limit::longest_reset).max();
+            state.longest_reset = longest_reset.unwrap_or_default().max(state.longest_reset);
+        }
         let would_outlive = state.longest_reset > state.outlived && !state.is_reading();
         if would_outlive || state.due <= Instant::now() {
-            let call = self.call(state.longest_reset);
+            // A peek writes nothing, not even this.
+            let call = if writes { self.call(state.longest_reset) } else { Call::of_record(&self.key, None) };
+            state.outlived = state.longest_reset;
             self.begin(&mut state, read(call));
         }
         let unconfirmed = match (&state.recorded, &state.reading) {
-            (None, Some((reading, _))) => Some(reading.clone()),
+            (None, Some(reading)) if reading.began.elapsed() < GRACE => Some(reading.outcome.clone()),
             _ => None,
         };
         Ok(InUse { partitions: self.agreed(state.recorded)?, unconfirmed })
@@ -117,12 +134,12 @@ impl Record {
     }
 
     fn call(&self, longest_reset: Duration) -> Call {
-        Call::of_record(&self.key, self.named.unwrap_or_default().count(), longest_reset + LEEWAY)
+        Call::of_record(&self.key, Some((self.named.unwrap_or_default().count(), longest_reset + LEEWAY)))
     }
 
     pub(super) fn close(&self) {
-        if let Some((_, task)) = lock(&self.state).reading.take() {
-            task.abort();
+        if let Some(reading) = lock(&self.state).reading.take() {
+            reading.task.abort();
         }
     }
 
@@ -136,12 +153,12 @@ impl Record {
 
     fn begin(&self, state: &mut State, read: impl Future<Output = Result<Value, Error>> + Send + 'static) {
         // One that takes too long runs on a runtime that nobody drives.
-        if let Some((_, task)) = state.reading.take() {
-            task.abort();
+        if let Some(reading) = state.reading.take() {
+            reading.task.abort();
         }
-        state.due = Instant::now() + 2 * PATIENCE;
-        state.outlived = state.longest_reset;
-        let (sender, reading) = watch::channel(None);
+        let began = Instant::now();
+        state.due = began + 2 * PATIENCE;
+        let (sender, outcome) = watch::channel(None);
         let (shared, named) = (Arc::downgrade(&self.state), self.named);
         let task = tokio::spawn(async move {
             let late = || Error::new(ErrorKind::Timeout, "the store did not tell its partitions in time");
@@ -151,14 +168,14 @@ impl Record {
                 sender.send_replace(Some(outcome));
             }
         });
-        state.reading = Some((reading, task.abort_handle()));
+        state.reading = Some(Reading { began, outcome, task: task.abort_handle() });
     }
 }
 
 impl State {
     fn is_reading(&self) -> bool {
-        let is_open = |reading: &Reading| reading.borrow().is_none() && reading.has_changed().is_ok();
-        self.reading.as_ref().is_some_and(|(reading, _)| is_open(reading))
+        let is_open = |outcome: &Outcome| outcome.borrow().is_none() && outcome.has_changed().is_ok();
+        self.reading.as_ref().is_some_and(|reading| is_open(&reading.outcome))
     }
 }
 
@@ -177,7 +194,11 @@ fn settle(state: &Mutex<State>, named: Option<Partitions>, value: Result<Value, 
     let recorded = value.and_then(read_count);
     let mut state = lock(state);
     state.due = Instant::now() + if recorded.is_ok() { RENEWED_EVERY } else { PAUSE };
-    let recorded = recorded?;
+    let Some(recorded) = recorded? else {
+        // Whoever writes next records it.
+        state.outlived = Duration::ZERO;
+        return Ok(());
+    };
     let is_news = state.recorded.replace(recorded) != Some(recorded);
     match named {
         Some(named) if is_news && named != recorded => {
@@ -191,11 +212,15 @@ fn settle(state: &Mutex<State>, named: Option<Partitions>, value: Result<Value, 
     Ok(())
 }
 
-fn read_count(value: Value) -> Result<Partitions, Error> {
+/// How many there are; none where nothing is recorded.
+fn read_count(value: Value) -> Result<Option<Partitions>, Error> {
     let unreadable =
         || Error::new(ErrorKind::Protocol, "the server's record of partitions is not of the expected form");
-    let Value::Int(count) = value else { return Err(unreadable()) };
-    u16::try_from(count).map_err(|_| unreadable()).and_then(Partitions::new)
+    match value {
+        Value::Int(0) => Ok(None),
+        Value::Int(count) => u16::try_from(count).map_err(|_| unreadable()).and_then(Partitions::new).map(Some),
+        _ => Err(unreadable()),
+    }
 }
 
 fn mismatch(named: Partitions, recorded: Partitions) -> Error {

@@ -84,14 +84,16 @@ impl Call {
         call
     }
 
-    /// Asks for the record of partitions, or makes it.
-    pub(super) fn of_record(key: &str, partitions: u16, time_to_live: Duration) -> Self {
+    /// Asks for the record of partitions; makes and renews it where there is something to write: how many there are, and how
+    /// long the record lives at least.
+    pub(super) fn of_record(key: &str, to_write: Option<(u16, Duration)>) -> Self {
         let number = |number: u128| number.to_string().into_bytes();
+        let arguments = to_write.map(|(partitions, time_to_live)| [partitions.into(), time_to_live.as_millis()]);
         Self {
             script: RECORD,
-            read_only: false,
+            read_only: to_write.is_none(),
             keys: vec![key.into()],
-            arguments: vec![number(partitions.into()), number(time_to_live.as_millis())],
+            arguments: arguments.into_iter().flatten().map(number).collect(),
             limits: Vec::new(),
         }
     }
