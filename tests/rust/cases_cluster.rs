@@ -7,7 +7,7 @@ use grifo::{Client, ErrorKind, FailurePolicy, Limiter};
 use grifo_tests::case::eventually;
 use grifo_tests::cluster_case::{TURN, client, default_kind, degraded, hasty, keys, until_normal};
 use grifo_tests::workers::{self, Work};
-use grifo_tests::{Cluster, ClusterOptions, ServerKind, server_binary};
+use grifo_tests::{Cluster, ClusterOptions, CommandStats, ServerKind, server_binary};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -172,6 +172,33 @@ async fn cl_12_a_cluster_that_is_down_for_one_slot_says_so_on_all_keys() {
     most_say_why(&limiters, "key", "a cluster that is down").await;
     cluster.add_slots(owner, another..=another);
     until_normal(&limiters[0], &["key".to_owned()], 2 * SECOND).await;
+}
+
+#[tokio::test]
+async fn cl_12_callers_of_a_slot_without_an_owner_do_not_storm_the_cluster() {
+    let _turn = TURN.lock().await;
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    let limiter = client(&cluster.url(), FailurePolicy::Open).limiter("case", "1000/d").unwrap();
+    let keys = keys(60);
+    until_normal(&limiter, &keys, 5 * SECOND).await;
+    assert!(limiter.check(&keys[0]).await.unwrap().allowed);
+    let slot = cluster.slot_of_stored(&keys[0]);
+    cluster.del_slots(slot..=slot);
+    let _ = limiter.check(&keys[0]).await.unwrap();
+    let asked = || -> u64 {
+        let of = |master: usize| CommandStats::read(cluster.node(master)).calls("cluster|slots");
+        cluster.masters().into_iter().map(of).sum()
+    };
+    let before = asked();
+    let started = Instant::now();
+    let mut calls = 0;
+    while started.elapsed() < SECOND {
+        assert_eq!(limiter.check(&keys[0]).await.unwrap().reason, Some(ErrorKind::Cluster));
+        calls += 1;
+    }
+    let asked = asked() - before;
+    // Every tenth of a second, of the three masters.
+    assert!(asked <= 45, "{asked} times for {calls} calls");
 }
 
 #[tokio::test]

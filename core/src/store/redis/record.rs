@@ -96,7 +96,7 @@ impl Record {
             state.longest_reset = longest_reset.unwrap_or_default().max(state.longest_reset);
         }
         let would_outlive = state.longest_reset > state.outlived && !state.is_reading();
-        if would_outlive || state.due <= Instant::now() {
+        if would_outlive || state.due <= Instant::now() || state.was_abandoned() {
             // A peek writes nothing, not even this.
             let call = if writes { self.call(state.longest_reset) } else { Call::of_record(&self.key, None) };
             state.outlived = state.longest_reset;
@@ -173,6 +173,12 @@ impl Record {
 }
 
 impl State {
+    /// Whether reading ended without a word, together with the runtime that it ran on.
+    fn was_abandoned(&self) -> bool {
+        let is_gone = |outcome: &Outcome| outcome.borrow().is_none() && outcome.has_changed().is_err();
+        self.reading.as_ref().is_some_and(|reading| is_gone(&reading.outcome))
+    }
+
     fn is_reading(&self) -> bool {
         let is_open = |outcome: &Outcome| outcome.borrow().is_none() && outcome.has_changed().is_ok();
         self.reading.as_ref().is_some_and(|reading| is_open(&reading.outcome))

@@ -85,6 +85,8 @@ struct State {
     masters: Vec<Option<Arc<Node>>>,
     learning: Option<(Learning, AbortHandle)>,
     began: Option<Instant>,
+    /// When learning last succeeded.
+    learnt: Option<Instant>,
     /// Attempts to learn that failed since one did not.
     failures: u32,
     /// When the next may be made, if not now.
@@ -99,6 +101,7 @@ impl Topology {
             masters: vec![None; MOST_PARTITIONS],
             learning: None,
             began: None,
+            learnt: None,
             failures: 0,
             not_before: None,
             is_closed: false,
@@ -111,9 +114,17 @@ impl Topology {
         if let Some(node) = self.known_master(slot) {
             return Ok(node);
         }
-        self.learn().await?;
+        if !self.is_known_to_be_uncovered(slot) {
+            self.learn().await?;
+        }
         let node = self.shared.lock().masters[index_of(slot)].clone();
         node.ok_or_else(|| Error::new(ErrorKind::Cluster, "no master of the cluster serves the slot of this key"))
+    }
+
+    /// Whether the seeds have just told that nobody serves a slot: however many ask about it, they are not asked at that rate.
+    fn is_known_to_be_uncovered(&self, slot: u16) -> bool {
+        let state = self.shared.lock();
+        state.masters[index_of(slot)].is_none() && state.learnt.is_some_and(|learnt| learnt.elapsed() < PAUSE)
     }
 
     fn known_master(&self, slot: u16) -> Option<Arc<Node>> {
@@ -271,6 +282,7 @@ impl Shared {
         state.nodes.retain(|place, _| serving.contains(place));
         state.masters = masters;
         state.failures = 0;
+        state.learnt = Some(Instant::now());
         state.not_before = (!self.seeds.may_reconnect()).then(|| Instant::now() + SENTINEL_PAUSE);
     }
 }
