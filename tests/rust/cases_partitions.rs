@@ -74,6 +74,18 @@ async fn who_names_another_number_is_refused_by_its_policy() {
 }
 
 #[tokio::test]
+async fn who_adopted_a_number_records_it_again_when_the_record_is_lost() {
+    let server = Server::start_default();
+    patient(&server.url()).partitions(256).build().unwrap().connect(PATIENCE).await.unwrap();
+    let adopting = patient(&server.url()).build().unwrap();
+    assert_eq!(hit(&adopting, "k").await.remaining, 9);
+    server.command::<(), _>(&["FLUSHALL"]);
+    // A key that may live longer than the record was made for has the record made anew.
+    assert!(adopting.limiter("case", "10/30d").unwrap().check("k").await.unwrap().allowed);
+    assert_eq!(recorded(&server).await, "256");
+}
+
+#[tokio::test]
 async fn each_prefix_has_a_record_of_its_own() {
     let server = Server::start_default();
     for (prefix, partitions) in [("a", 64), ("b", 128)] {

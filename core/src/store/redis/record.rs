@@ -98,7 +98,7 @@ impl Record {
         let would_outlive = state.longest_reset > state.outlived && !state.is_reading();
         if would_outlive || state.due <= Instant::now() || state.was_abandoned() {
             // A peek writes nothing, not even this.
-            let call = if writes { self.call(state.longest_reset) } else { Call::of_record(&self.key, None) };
+            let call = if writes { self.call(&state) } else { Call::of_record(&self.key, None) };
             state.outlived = state.longest_reset;
             self.begin(&mut state, read(call));
         }
@@ -128,13 +128,15 @@ impl Record {
     where
         F: Future<Output = Result<Value, Error>>,
     {
-        let call = self.call(lock(&self.state).longest_reset);
+        let call = self.call(&lock(&self.state));
         settle(&self.state, self.named, read(call).await)?;
         self.agreed(lock(&self.state).recorded).map(drop)
     }
 
-    fn call(&self, longest_reset: Duration) -> Call {
-        Call::of_record(&self.key, Some((self.named.unwrap_or_default().count(), longest_reset + LEEWAY)))
+    /// Asks, and records anew what is in use, should the record have been lost meanwhile.
+    fn call(&self, state: &State) -> Call {
+        let partitions = self.named.or(state.recorded).unwrap_or_default();
+        Call::of_record(&self.key, Some((partitions.count(), state.longest_reset + LEEWAY)))
     }
 
     pub(super) fn close(&self) {
