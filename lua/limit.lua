@@ -109,30 +109,33 @@ while ARGV[position] do
   end
 end
 
--- What is there is replaced, not removed first: in a slot that is on its way to another node, a key that is gone cannot be
--- made anew.
-local function store(slot)
-  if slot.state then slot.algorithm.write(slot) else call('UNLINK', slot.key) end
-end
-
--- A log takes several commands. Where it is not alone, the rights to them are tried before the first write, and it comes
--- last.
-local plain, logs = {}, {}
+-- What goes comes first and what takes several commands last: a right that is missing, or a slot that is on its way to another
+-- node, then stops the call before anything is charged. A log that is not alone is rehearsed before, for the same reason.
+-- What is there is replaced, not removed first: in such a slot a key that is gone cannot be made anew.
+local gone, plain, logs = {}, {}, {}
 for i = 1, #slots do
   local slot = slots[i]
   if slot.touched then
     if slot.foreign or slot.ahead then healed = healed + 1 end
     if slot.changed or slot.foreign or slot.reset or (slot.state and slot.ahead) then
-      if slot.state and slot.algorithm.rehearse then
+      if not slot.state then
+        gone[#gone + 1] = slot
+      elseif slot.algorithm.rehearse then
         logs[#logs + 1] = slot
-        if #slots > 1 and not slot.foreign then slot.algorithm.rehearse(slot) end
       else
         plain[#plain + 1] = slot
       end
     end
   end
 end
-for i = 1, #plain do store(plain[i]) end
-for i = 1, #logs do store(logs[i]) end
+if #slots > 1 then
+  for i = 1, #logs do
+    if logs[i].foreign then call('UNLINK', logs[i].key) end
+    logs[i].algorithm.rehearse(logs[i])
+  end
+end
+for i = 1, #gone do call('UNLINK', gone[i].key) end
+for i = 1, #plain do plain[i].algorithm.write(plain[i]) end
+for i = 1, #logs do logs[i].algorithm.write(logs[i]) end
 reply[2] = healed
 return reply

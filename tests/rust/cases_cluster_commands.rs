@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use grifo::{Decision, Error, FailurePolicy, Limiter, Source};
+use grifo::{Client, Decision, Error, FailurePolicy, Limiter, Source};
 use grifo_tests::case::of_each_algorithm;
 use grifo_tests::cluster::Cluster;
 use grifo_tests::cluster_case::{TURN, client, default_kind};
@@ -75,12 +75,18 @@ async fn run(limiter: &Limiter, operation: &str, key: &str) -> Result<Decision, 
     }
 }
 
-#[tokio::test]
-async fn cl_02_every_operation_is_one_round_trip_that_declares_its_keys() {
-    let _turn = TURN.lock().await;
+/// A cluster, and a client that has loaded its scripts everywhere.
+async fn connected() -> (Cluster, Client) {
     let cluster = Cluster::start(default_kind(), 3, 0);
     let client = client(&cluster.url(), FailurePolicy::Raise);
     client.connect(Duration::from_secs(5)).await.unwrap();
+    (cluster, client)
+}
+
+#[tokio::test]
+async fn cl_02_every_operation_is_one_round_trip_that_declares_its_keys() {
+    let _turn = TURN.lock().await;
+    let (cluster, client) = connected().await;
     for limits in each_kind_of_limits() {
         let limiter = client.limiter("case", &*limits).unwrap();
         for (operation, left) in OPERATIONS {
@@ -102,9 +108,7 @@ async fn cl_02_every_operation_is_one_round_trip_that_declares_its_keys() {
 #[tokio::test]
 async fn cl_02_a_thousand_keys_take_a_call_for_each_partition() {
     let _turn = TURN.lock().await;
-    let cluster = Cluster::start(default_kind(), 3, 0);
-    let client = client(&cluster.url(), FailurePolicy::Raise);
-    client.connect(Duration::from_secs(5)).await.unwrap();
+    let (cluster, client) = connected().await;
     for limits in each_kind_of_limits() {
         let limiter = client.limiter("case", &*limits).unwrap();
         let keys = (0..1000).map(|number| (format!("key {number} {{tag}}"), 1 + number % 3));

@@ -6,7 +6,7 @@ use grifo::{Client, FailurePolicy, Limiter};
 use grifo_tests::case::{START, check_at, eventually, hits_at, of_each_algorithm, peek_at, refund_at};
 use grifo_tests::cluster::Cluster;
 use grifo_tests::cluster_case::{TURN, client, default_kind, keys};
-use grifo_tests::{ClusterOptions, Endpoint, ServerKind, server_binary};
+use grifo_tests::{ClusterOptions, Endpoint, Server, ServerKind, server_binary};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SET: &str = "10/min + sliding-window 12/h + fixed-window 14/d";
@@ -139,4 +139,24 @@ async fn a_master_that_joins_is_used_and_one_that_leaves_is_let_go() {
     eventually("masters that all answer", 5 * SECOND, async || client.ping().await.is_ok()).await;
     check_all(&limiter, &keys, &mut charged).await;
     assert_eq!(client.stats().degraded, 0);
+}
+
+#[tokio::test]
+async fn a_seed_that_knows_few_slots_or_none_does_not_tell_the_others_what_they_serve() {
+    let _turn = TURN.lock().await;
+    let cluster = Cluster::start(default_kind(), 3, 0);
+    let alone = Server::start_with(default_kind(), &["--cluster-enabled", "yes"]);
+    for slots in [None, Some(["0", "1"])] {
+        if let Some([first, second]) = slots {
+            alone.command::<(), _>(&["CLUSTER", "ADDSLOTS", first, second]);
+        }
+        for _ in 0..10 {
+            // The one that stands alone is the first to be asked.
+            let others = cluster.url().replace("redis+cluster://", "");
+            let url = format!("redis+cluster://127.0.0.1:{},{others}", alone.port());
+            let limiter = client(&url, FailurePolicy::Raise).limiter("case", "1000/d").unwrap();
+            let decisions = limiter.check_many(keys(60).iter().map(|key| (key, 1))).await;
+            assert!(decisions.is_ok_and(|all| all.iter().all(|decision| !decision.degraded())), "{slots:?}");
+        }
+    }
 }

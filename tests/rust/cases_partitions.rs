@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use grifo::{Client, Decision, ErrorKind, FailurePolicy, Source};
 use grifo_tests::case::{PATIENCE, eventually, every_key, patient, pttl, stored_keys};
 use grifo_tests::cluster::Cluster;
-use grifo_tests::{Monitor, Server, server_binary};
+use grifo_tests::{Mode, Monitor, Proxy, Server, server_binary};
 
 const RECORD: &str = "grifo:{1bz}:1helper:partitions";
 
@@ -169,6 +169,42 @@ async fn a_peek_reads_the_record_and_writes_none() {
     recorded(&server).await;
     let adopting = patient(&server.url()).build().unwrap().limiter("case", "10/d").unwrap();
     assert_eq!(adopting.peek("k").await.unwrap().remaining, 9);
+}
+
+#[tokio::test]
+async fn peeks_do_not_keep_a_check_from_renewing_the_record() {
+    let server = Server::start_default();
+    let proxy = Proxy::start(server.addr());
+    let client = Client::builder(proxy.url()).timeout(Duration::from_millis(300)).build().unwrap();
+    assert!(!client.limiter("short", "1/s").unwrap().check("k").await.unwrap().degraded());
+    let limiter = client.limiter("long", "10/30d").unwrap();
+    proxy.set(Mode::Refuse);
+    // With this call the record is to be renewed for longer, in vain.
+    assert!(limiter.check("k").await.unwrap().degraded());
+    proxy.set(Mode::Forward);
+    eventually("a peek", PATIENCE, async || !limiter.peek("k").await.unwrap().degraded()).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let _ = limiter.peek("k").await.unwrap();
+    assert!(!limiter.check("k").await.unwrap().degraded());
+    let outlives = || {
+        let longest = stored_keys(&server).iter().map(|key| pttl(&server, key)).max();
+        pttl(&server, RECORD.as_bytes()) > longest.unwrap()
+    };
+    eventually("the record outlives the key", PATIENCE, async || outlives()).await;
+}
+
+#[tokio::test]
+async fn a_deleted_record_ends_the_refusal() {
+    let server = Server::start_default();
+    server.command::<(), _>(&["SET", RECORD, "64", "PX", "90000"]);
+    let client = patient(&server.url()).partitions(128).build().unwrap();
+    let limiter = client.limiter("case", "10/d").unwrap();
+    assert_eq!(client.connect(PATIENCE).await.unwrap_err().kind(), ErrorKind::InvalidOptions);
+    assert_eq!(limiter.check("k").await.unwrap_err().kind(), ErrorKind::InvalidOptions);
+    server.command::<(), _>(&["DEL", RECORD]);
+    client.connect(PATIENCE).await.unwrap();
+    assert!(limiter.check("k").await.unwrap().allowed);
+    assert_eq!(recorded(&server).await, "128");
 }
 
 #[tokio::test]

@@ -141,6 +141,21 @@ async fn a_missing_right_charges_nothing_and_leaves_no_immortal_key() {
 }
 
 #[tokio::test]
+async fn a_missing_right_charges_nothing_where_a_log_is_to_be_healed() {
+    let server = Server::start_default();
+    let limits = "10/d + sliding-window 10/h";
+    assert!(client(&server.url()).limiter("case", limits).unwrap().check("k").await.unwrap().allowed);
+    let is_log = |key: &Vec<u8>| String::from_utf8_lossy(key).contains("}:1l:");
+    let log = stored_keys(&server).into_iter().find(is_log).unwrap();
+    server.command::<(), _>(&[b"SET".as_slice(), &log, b"not a log"]);
+    server.command::<(), _>(&["ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "+@all", "-zadd"]);
+    let limiter = client(&server.url().replace("://", "://poor:pw@")).limiter("case", limits).unwrap();
+    assert_eq!(limiter.check("k").await.unwrap_err().kind(), ErrorKind::Permission);
+    let bucket = client(&server.url()).limiter("case", "10/d").unwrap();
+    assert_eq!(bucket.peek("k").await.unwrap().remaining, 9);
+}
+
+#[tokio::test]
 async fn errors_are_told_by_their_code_whatever_the_user_is_called() {
     let server = Server::start_default();
     for user in ["NOSCRIPT", "LOADING", "READONLY", "MOVED"] {

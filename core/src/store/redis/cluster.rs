@@ -188,13 +188,12 @@ impl Router {
                     return Err(error);
                 }
             };
-            let failure = match node.run(&link, call, false).await {
+            let (node, outcome) = match node.run(&link, call, false).await {
+                Err(Failure::Ask(error, to)) => self.ask(node, error, &to, call).await,
+                outcome => (node, outcome),
+            };
+            let failure = match outcome {
                 Ok(value) => return Ok(Some(value)),
-                Err(Failure::Ask(error, to)) => match self.ask(&node, &to, call).await {
-                    Ok(value) => return Ok(Some(value)),
-                    Err(None) => Failure::Unsent(error),
-                    Err(Some(failure)) => failure,
-                },
                 Err(failure) => failure,
             };
             match self.after(&failure, &node, slot, call.entries()) {
@@ -211,11 +210,20 @@ impl Router {
         Err(last.unwrap_or_else(|| Error::new(ErrorKind::Cluster, "the cluster did not run the script")))
     }
 
-    /// Sends a call to the node that its slot is just moving to.
-    async fn ask(&self, answered: &Node, to: &str, call: &Call) -> Result<Value, Option<Failure>> {
-        let node = self.topology.node_at(to, answered).ok_or(None)?;
-        let link = node.link().await.map_err(|_| None)?;
-        node.run(&link, call, true).await.map_err(Some)
+    /// Sends a call to the node that its slot is just moving to. Who answered, and what.
+    async fn ask(
+        &self,
+        answered: Arc<Node>,
+        error: Error,
+        to: &str,
+        call: &Call,
+    ) -> (Arc<Node>, Result<Value, Failure>) {
+        let Some(node) = self.topology.node_at(to, &answered) else { return (answered, Err(Failure::Final(error))) };
+        let outcome = match node.link().await {
+            Ok(link) => node.run(&link, call, true).await,
+            Err(error) => Err(Failure::Final(error)),
+        };
+        (node, outcome)
     }
 
     /// What to do after a failure; none when it is final.
@@ -246,11 +254,7 @@ impl Router {
 
 impl Store for ClusterStore {
     async fn call(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Result<Answers, Error> {
-        if now.is_some() {
-            // A test or a replay, which is to leave nothing behind.
-            return self.decide(self.record.partitions(), operation, entries, now).await;
-        }
-        let used = self.record.in_use(operation, entries, |call| self.read_record(call))?;
+        let used = self.record.in_use(operation, entries, now, |call| self.read_record(call))?;
         let answers = self.decide(used.partitions, operation, entries, now).await?;
         match self.record.instead_of(used).await? {
             Some(partitions) => self.decide(partitions, operation, entries, now).await,

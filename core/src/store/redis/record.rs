@@ -23,11 +23,12 @@ use crate::store::{Entry, Operation};
 const LEEWAY: Duration = Duration::from_secs(86_400);
 /// The record is renewed beside a call, so often at most.
 const RENEWED_EVERY: Duration = Duration::from_secs(60);
-/// The pause before a record that could not be read is asked for again.
+/// The pause before a record that could not be read is asked for again, and one that was not there.
 const PAUSE: Duration = Duration::from_millis(100);
+const ABSENT: Duration = Duration::from_secs(1);
 /// Reading takes no longer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long an answer waits for a record that another node is just telling.
+/// How long an answer waits at most for a record that another node is just telling.
 const GRACE: Duration = Duration::from_millis(10);
 
 /// The outcome of reading, once there is one.
@@ -48,8 +49,11 @@ struct State {
     longest_reset: Duration,
     outlived: Duration,
     reading: Option<Reading>,
-    /// When the record is to be read next.
-    due: Instant,
+    /// When any call is to read the record, and when one that may write is to renew it.
+    read_due: Instant,
+    renewal_due: Instant,
+    /// No earlier, since reading has failed.
+    not_before: Instant,
 }
 
 #[derive(Debug)]
@@ -62,17 +66,23 @@ struct Reading {
 /// The partitions that a call uses, and what may yet be heard about them.
 pub(super) struct InUse {
     pub(super) partitions: Partitions,
+    since: Instant,
     unconfirmed: Option<Outcome>,
+    /// Whether the call belongs to the first round trip, and so may wait for what is heard.
+    waits: bool,
 }
 
 impl Record {
     pub(super) fn new(prefix: &str, named: Option<Partitions>) -> Self {
+        let now = Instant::now();
         let state = State {
             recorded: None,
             longest_reset: Duration::ZERO,
             outlived: Duration::ZERO,
             reading: None,
-            due: Instant::now(),
+            read_due: now,
+            renewal_due: now,
+            not_before: now,
         };
         Self { key: helper_key(prefix, "partitions"), named, state: Arc::new(Mutex::new(state)) }
     }
@@ -84,36 +94,45 @@ impl Record {
         &self,
         operation: Operation,
         entries: &[Entry<'_>],
+        at: Option<u64>,
         read: impl FnOnce(Call) -> F,
     ) -> Result<InUse, Error>
     where
         F: Future<Output = Result<Value, Error>> + Send + 'static,
     {
+        // A peek writes nothing, not even this.
         let writes = operation != Operation::Peek;
+        let resets = entries.iter().filter(|_| writes).flat_map(|entry| entry.limits).map(Limit::longest_reset);
+        let longest_reset = resets.max().unwrap_or_default();
+        let now = Instant::now();
         let mut state = lock(&self.state);
-        if writes {
-            let longest_reset = entries.iter().flat_map(|entry| entry.limits).map(Limit::longest_reset).max();
-            state.longest_reset = longest_reset.unwrap_or_default().max(state.longest_reset);
+        if at.is_some() {
+            // A test or a replay, which is to leave nothing behind.
+            let partitions = self.agreed(state.recorded)?;
+            return Ok(InUse { partitions, since: now, unconfirmed: None, waits: false });
         }
-        let would_outlive = state.longest_reset > state.outlived && !state.is_reading();
-        if would_outlive || state.due <= Instant::now() || state.was_abandoned() {
-            // A peek writes nothing, not even this.
+        state.longest_reset = state.longest_reset.max(longest_reset);
+        if state.is_due(writes, now) {
             let call = if writes { self.call(&state) } else { Call::of_record(&self.key, None) };
-            state.outlived = state.longest_reset;
-            self.begin(&mut state, read(call));
+            self.begin(&mut state, writes, read(call));
         }
-        let unconfirmed = match (&state.recorded, &state.reading) {
-            (None, Some(reading)) if reading.began.elapsed() < GRACE => Some(reading.outcome.clone()),
-            _ => None,
-        };
-        Ok(InUse { partitions: self.agreed(state.recorded)?, unconfirmed })
+        let reading = state.reading.as_ref().filter(|_| state.recorded.is_none());
+        Ok(InUse {
+            partitions: self.agreed(state.recorded)?,
+            since: now,
+            unconfirmed: reading.map(|reading| reading.outcome.clone()),
+            waits: reading.is_some_and(|reading| now.saturating_duration_since(reading.began) < GRACE),
+        })
     }
 
     /// The partitions that a call should have used instead, if the record has told so meanwhile.
     pub(super) async fn instead_of(&self, used: InUse) -> Result<Option<Partitions>, Error> {
-        let Some(mut reading) = used.unconfirmed else { return Ok(None) };
-        // Without an answer there is nothing to go by.
-        let _ = tokio::time::timeout(GRACE, reading.wait_for(Option::is_some)).await;
+        let Some(mut outcome) = used.unconfirmed else { return Ok(None) };
+        if used.waits {
+            // No longer than the call has taken, lest its deadline pass. Without an answer there is nothing to go by.
+            let patience = used.since.elapsed().min(GRACE);
+            let _ = tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await;
+        }
         let agreed = self.agreed(lock(&self.state).recorded)?;
         Ok((agreed != used.partitions).then_some(agreed))
     }
@@ -128,8 +147,11 @@ impl Record {
     where
         F: Future<Output = Result<Value, Error>>,
     {
-        let call = self.call(&lock(&self.state));
-        settle(&self.state, self.named, read(call).await)?;
+        let (call, outlived) = {
+            let state = lock(&self.state);
+            (self.call(&state), state.longest_reset)
+        };
+        settle(&self.state, self.named, Some(outlived), read(call).await)?;
         self.agreed(lock(&self.state).recorded).map(drop)
     }
 
@@ -153,37 +175,44 @@ impl Record {
         }
     }
 
-    fn begin(&self, state: &mut State, read: impl Future<Output = Result<Value, Error>> + Send + 'static) {
-        // One that takes too long runs on a runtime that nobody drives.
+    fn begin(
+        &self,
+        state: &mut State,
+        writes: bool,
+        read: impl Future<Output = Result<Value, Error>> + Send + 'static,
+    ) {
         if let Some(reading) = state.reading.take() {
             reading.task.abort();
         }
-        let began = Instant::now();
-        state.due = began + 2 * PATIENCE;
         let (sender, outcome) = watch::channel(None);
-        let (shared, named) = (Arc::downgrade(&self.state), self.named);
+        let (shared, named, outlived) =
+            (Arc::downgrade(&self.state), self.named, writes.then_some(state.longest_reset));
         let task = tokio::spawn(async move {
             let late = || Error::new(ErrorKind::Timeout, "the store did not tell its partitions in time");
             let value = tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(late()));
             if let Some(state) = shared.upgrade() {
-                let outcome = settle(&state, named, value);
+                let outcome = settle(&state, named, outlived, value);
                 sender.send_replace(Some(outcome));
             }
         });
-        state.reading = Some(Reading { began, outcome, task: task.abort_handle() });
+        state.reading = Some(Reading { began: Instant::now(), outcome, task: task.abort_handle() });
     }
 }
 
 impl State {
-    /// Whether reading ended without a word, together with the runtime that it ran on.
-    fn was_abandoned(&self) -> bool {
-        let is_gone = |outcome: &Outcome| outcome.borrow().is_none() && outcome.has_changed().is_err();
-        self.reading.as_ref().is_some_and(|reading| is_gone(&reading.outcome))
+    fn is_due(&self, writes: bool, now: Instant) -> bool {
+        let is_due = match writes {
+            true => self.longest_reset > self.outlived || self.renewal_due <= now,
+            false => self.read_due <= now,
+        };
+        is_due && self.not_before <= now && !self.is_reading()
     }
 
+    /// Whether the record is just being read, on a runtime that somebody drives.
     fn is_reading(&self) -> bool {
         let is_open = |outcome: &Outcome| outcome.borrow().is_none() && outcome.has_changed().is_ok();
-        self.reading.as_ref().is_some_and(|reading| is_open(&reading.outcome))
+        let is_reading = |reading: &Reading| is_open(&reading.outcome) && reading.began.elapsed() < 2 * PATIENCE;
+        self.reading.as_ref().is_some_and(is_reading)
     }
 }
 
@@ -197,16 +226,27 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes note of what the store has said.
-fn settle(state: &Mutex<State>, named: Option<Partitions>, value: Result<Value, Error>) -> Result<(), Error> {
+/// Takes note of what the store has said. `outlived` is how long a key may live that the record now outlives, if it was
+/// renewed.
+fn settle(
+    state: &Mutex<State>,
+    named: Option<Partitions>,
+    outlived: Option<Duration>,
+    value: Result<Value, Error>,
+) -> Result<(), Error> {
     let recorded = value.and_then(read_count);
+    let now = Instant::now();
     let mut state = lock(state);
-    state.due = Instant::now() + if recorded.is_ok() { RENEWED_EVERY } else { PAUSE };
-    let Some(recorded) = recorded? else {
-        // Whoever writes next records it.
-        state.outlived = Duration::ZERO;
+    let Some(recorded) = recorded.inspect_err(|_| state.not_before = now + PAUSE)? else {
+        // Whoever writes next records it: what was named, or else what this client has used so far.
+        (state.read_due, state.renewal_due) = (now + ABSENT, now);
+        state.recorded = state.recorded.filter(|_| named.is_none());
         return Ok(());
     };
+    state.read_due = now + RENEWED_EVERY;
+    if let Some(outlived) = outlived {
+        (state.outlived, state.renewal_due) = (outlived, state.read_due);
+    }
     let is_news = state.recorded.replace(recorded) != Some(recorded);
     match named {
         Some(named) if is_news && named != recorded => {

@@ -50,7 +50,9 @@ impl Failure {
         let Some((word, kind, what)) = by_code(code).or_else(|| by_words(code, detail)) else {
             return Self::Final(unknown_error(error, code, detail));
         };
-        let error = Error::new(kind, format!("{what} (the server said: {})", shorten(&format!("{code} {detail}"))));
+        // A server that does not know a command repeats its arguments, a password among them.
+        let said = detail.split(", with args").next().unwrap_or_default();
+        let error = Error::new(kind, format!("{what} (the server said: {})", shorten(&format!("{code} {said}"))));
         let elsewhere = || detail.split_ascii_whitespace().nth(1).unwrap_or_default().to_owned();
         match word {
             "NOSCRIPT" => Self::NoScript(error),

@@ -89,11 +89,7 @@ async fn run(node: &Node, call: &Call) -> Result<Value, Error> {
 
 impl Store for RedisStore {
     async fn call(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Result<Answers, Error> {
-        if now.is_some() {
-            // A test or a replay, which is to leave nothing behind.
-            return self.decide(self.record.partitions(), operation, entries, now).await;
-        }
-        let used = self.record.in_use(operation, entries, |call| self.read_record(call))?;
+        let used = self.record.in_use(operation, entries, now, |call| self.read_record(call))?;
         let answers = self.decide(used.partitions, operation, entries, now).await?;
         match self.record.instead_of(used).await? {
             Some(partitions) => self.decide(partitions, operation, entries, now).await,

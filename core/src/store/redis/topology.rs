@@ -8,11 +8,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use futures_util::future::select_ok;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::{FromRedisValue, Value, cmd};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::{Instant as TokioInstant, timeout_at};
 
 use super::access::Access;
 use super::address::{Address, Place};
@@ -30,6 +31,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 const SENTINEL_PAUSE: Duration = Duration::from_secs(1);
 /// How long one node may take to tell what it knows.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How much longer the others may take, once one has told of a part of the slots.
+const STRAGGLERS: Duration = Duration::from_millis(100);
+/// Redirections beyond so many nodes lead nowhere: no cluster is so large.
+const MOST_NODES: usize = 4096;
 
 /// Learning that takes so much longer than connecting runs on a runtime that nobody drives.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
@@ -37,6 +42,8 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Every slot there is, as a range.
 const ALL_SLOTS: (u16, u16) = (0, 16_383);
 
+/// The first and the last of some slots, and where their master is.
+type Range = (u16, u16, Place);
 /// The outcome of learning, once there is one.
 type Learning = watch::Receiver<Option<Result<(), Error>>>;
 
@@ -144,7 +151,8 @@ impl Topology {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let place = (known_host(Some(host), answered.address()), port.parse().ok()?);
         let mut state = self.shared.lock();
-        (!state.is_closed).then(|| self.shared.node(&mut state, place))
+        let has_room = state.nodes.len() < MOST_NODES || state.nodes.contains_key(&place);
+        (has_room && !state.is_closed).then(|| self.shared.node(&mut state, place))
     }
 
     /// Takes note that a slot has moved.
@@ -155,7 +163,7 @@ impl Topology {
     /// Begins to learn in the background, unless that is going on or was just begun.
     pub(super) fn learn_soon(&self) {
         let mut state = self.shared.lock();
-        if !state.is_early() && state.began.is_none_or(|began| began.elapsed() >= PAUSE) {
+        if !state.is_closed && !state.is_early() && state.began.is_none_or(|began| began.elapsed() >= PAUSE) {
             self.shared.begin(&mut state);
         }
     }
@@ -239,6 +247,9 @@ impl Shared {
         {
             return learning.clone();
         }
+        if let Some((_, stuck)) = state.learning.take() {
+            stuck.abort();
+        }
         let (sender, learning) = watch::channel(None);
         let task = tokio::spawn(learn(Arc::downgrade(self), sender));
         state.learning = Some((learning.clone(), task.abort_handle()));
@@ -266,7 +277,7 @@ impl Shared {
     }
 
     /// Takes over what the seeds told.
-    fn settle(&self, ranges: Vec<(u16, u16, Place)>) {
+    fn settle(&self, ranges: Vec<Range>) {
         let mut state = self.lock();
         if state.is_closed {
             return;
@@ -313,7 +324,7 @@ fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the client was closed")
 }
 
-async fn ask_anyone(shared: &Weak<Shared>) -> Result<Vec<(u16, u16, Place)>, Error> {
+async fn ask_anyone(shared: &Weak<Shared>) -> Result<Vec<Range>, Error> {
     let seeds = Arc::clone(&shared.upgrade().ok_or_else(closed)?.seeds);
     match &*seeds {
         Seeds::Cluster(seeds) => ask_cluster(shared, seeds).await,
@@ -325,15 +336,15 @@ async fn ask_anyone(shared: &Weak<Shared>) -> Result<Vec<(u16, u16, Place)>, Err
     }
 }
 
-/// The first answer from a connected master, else from a seed.
-async fn ask_cluster(shared: &Weak<Shared>, seeds: &[Address]) -> Result<Vec<(u16, u16, Place)>, Error> {
+/// The answer of connected masters, else of seeds.
+async fn ask_cluster(shared: &Weak<Shared>, seeds: &[Address]) -> Result<Vec<Range>, Error> {
     let connected: Vec<Arc<Node>> = {
         let shared = shared.upgrade().ok_or_else(closed)?;
         let state = shared.lock();
         state.nodes.values().filter(|node| node.is_connected()).cloned().collect()
     };
     if !connected.is_empty()
-        && let Ok(ranges) = first_of(connected, PATIENCE).await
+        && let Ok(ranges) = widest_of(connected, PATIENCE).await
     {
         return Ok(ranges);
     }
@@ -342,27 +353,52 @@ async fn ask_cluster(shared: &Weak<Shared>, seeds: &[Address]) -> Result<Vec<(u1
         let fresh = |seed: &Address| Arc::new(Node::new(seed.clone(), Arc::clone(&shared.access)));
         (seeds.iter().map(fresh).collect(), shared.access.connect_timeout)
     };
-    first_of(seeds, timeout).await
+    widest_of(seeds, timeout).await
 }
 
-async fn first_of(nodes: Vec<Arc<Node>>, patience: Duration) -> Result<Vec<(u16, u16, Place)>, Error> {
+/// The first answer that tells of all slots, else the one that tells of most: a node that has just joined, or lost what it
+/// knew, is the first to answer and knows the least.
+async fn widest_of(nodes: Vec<Arc<Node>>, patience: Duration) -> Result<Vec<Range>, Error> {
+    let mut asked: FuturesUnordered<_> = nodes.iter().map(|node| ask_slots(node)).collect();
+    let mut end = TokioInstant::now() + patience;
     let late = || Error::new(ErrorKind::Timeout, "no node of the cluster told in time which serves what");
-    let ask = |node: Arc<Node>| {
-        async move { tokio::time::timeout(patience, ask_slots(&node)).await.unwrap_or_else(|_| Err(late())) }.boxed()
-    };
-    select_ok(nodes.into_iter().map(ask)).await.map(|(ranges, _)| ranges)
+    let mut best: Result<Vec<Range>, Error> = Err(late());
+    while let Ok(Some(answer)) = timeout_at(end, asked.next()).await {
+        match answer {
+            Ok(ranges) if covered(&ranges) > ALL_SLOTS.1.into() => return Ok(ranges),
+            Ok(ranges) => {
+                end = end.min(TokioInstant::now() + STRAGGLERS);
+                if best.as_ref().is_ok_and(|best| covered(best) >= covered(&ranges)) {
+                    continue;
+                }
+                best = Ok(ranges);
+            }
+            Err(error) if best.is_err() => best = Err(error),
+            Err(_) => {}
+        }
+    }
+    best
 }
 
-async fn ask_slots(node: &Node) -> Result<Vec<(u16, u16, Place)>, Error> {
+/// How many slots have a master.
+fn covered(ranges: &[Range]) -> usize {
+    ranges.iter().map(|(first, last, _)| usize::from(last.saturating_sub(*first)) + 1).sum()
+}
+
+async fn ask_slots(node: &Node) -> Result<Vec<Range>, Error> {
     let mut command = cmd("CLUSTER");
     command.arg("SLOTS");
     let value = node.link().await?.ask(&command).await.map_err(Failure::into_error)?;
-    read_slots(value, node.address())
-        .ok_or_else(|| Error::new(ErrorKind::Protocol, "the server's list of slots is not of the expected form"))
+    let unreadable = || Error::new(ErrorKind::Protocol, "the server's list of slots is not of the expected form");
+    let ranges = read_slots(value, node.address()).ok_or_else(unreadable)?;
+    if ranges.is_empty() {
+        return Err(Error::new(ErrorKind::Cluster, "the node knows of no master that serves slots"));
+    }
+    Ok(ranges)
 }
 
 /// Reads the reply to CLUSTER SLOTS: ranges of slots, each with its master first.
-fn read_slots(value: Value, asked: &Address) -> Option<Vec<(u16, u16, Place)>> {
+fn read_slots(value: Value, asked: &Address) -> Option<Vec<Range>> {
     let Value::Array(ranges) = value else { return None };
     let mut read = Vec::with_capacity(ranges.len());
     for range in ranges {
