@@ -43,6 +43,7 @@ impl Default for TlsOptions {
 #[derive(Debug)]
 pub struct TlsFront {
     port: u16,
+    upstream: SocketAddr,
     certificates: Arc<Certificates>,
     end: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -87,8 +88,24 @@ impl TlsFront {
         certificates: Arc<Certificates>,
         needs_client_certificate: bool,
     ) -> Self {
-        let port = free_port();
-        let acceptor = TlsAcceptor::from(Arc::new(server_config(&certificates, needs_client_certificate)));
+        let mut front = Self { port: free_port(), upstream, certificates, end: None, thread: None };
+        front.begin(needs_client_certificate);
+        front
+    }
+
+    /// Closes all connections, and goes on at the same port with other certificates.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    pub fn show(&mut self, certificates: &Arc<Certificates>, needs_client_certificate: bool) {
+        self.end();
+        self.certificates = Arc::clone(certificates);
+        self.begin(needs_client_certificate);
+    }
+
+    fn begin(&mut self, needs_client_certificate: bool) {
+        let (port, upstream) = (self.port, self.upstream);
+        let acceptor = TlsAcceptor::from(Arc::new(server_config(&self.certificates, needs_client_certificate)));
         let (end, is_ended) = watch::channel(());
         let (ready, is_ready) = channel();
         let thread = std::thread::spawn(move || {
@@ -96,9 +113,15 @@ impl TlsFront {
             let runtime = runtime.expect("a runtime for the front");
             runtime.block_on(serve(port, upstream, acceptor, is_ended, ready));
         });
-        let front = Self { port, certificates, end: Some(end), thread: Some(thread) };
+        (self.end, self.thread) = (Some(end), Some(thread));
         is_ready.recv().expect("the front listens");
-        front
+    }
+
+    fn end(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 
     /// The port it listens on.
@@ -146,10 +169,7 @@ impl TlsFront {
 
 impl Drop for TlsFront {
     fn drop(&mut self) {
-        self.end = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 

@@ -71,6 +71,21 @@ fn a_client_without_a_certificate_of_the_authority_is_refused() {
 }
 
 #[test]
+fn a_front_closes_its_connections_and_shows_other_certificates() {
+    let server = Server::start_default();
+    let (mut front, other) = (TlsFront::start(server.addr()), TlsFront::start(server.addr()));
+    let (addr, config) = (front.addr(), client(&front, None));
+    let mut open = std::net::TcpStream::connect(addr).unwrap();
+    open.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    front.show(other.certificates(), true);
+    let end = open.read(&mut [0]).map_err(|e| e.kind());
+    assert!(matches!(end, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)), "{end:?}");
+    assert!(ping(addr, "localhost", config).unwrap_err().to_string().contains("UnknownIssuer"));
+    ping(addr, "localhost", client(&other, None)).unwrap_err();
+    assert_eq!(ping(addr, "localhost", client(&other, Some(&other))).unwrap(), "+PONG\r\n");
+}
+
+#[test]
 fn a_dropped_front_closes_its_connections_and_removes_its_files() {
     let server = Server::start_default();
     let front = TlsFront::start(server.addr());

@@ -2,6 +2,8 @@
 
 #[path = "cases_tls_failures.rs"]
 mod failures;
+#[path = "cases_tls_renewal.rs"]
+mod renewal;
 
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};

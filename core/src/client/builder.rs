@@ -124,8 +124,9 @@ impl ClientBuilder {
     /// trusted then in place of those that the system trusts. For a URL with TLS, `rediss://` or `rediss+cluster://`, and for
     /// all servers of the store, like every option of TLS.
     ///
-    /// It is read once, by [`build`](Self::build), which gives [`ErrorKind::InvalidOptions`] if it cannot be: a client that is
-    /// to trust a new file must be made anew. Those of the system are read at the first connection; the variables
+    /// It is read by [`build`](Self::build), which gives [`ErrorKind::InvalidOptions`] if it cannot be, and anew for each
+    /// connection; if it cannot be used then, what was read before stays in use, and a warning is logged. Those of the system
+    /// are read at the first connection, and again after a failed handshake, at most once a minute; the variables
     /// `SSL_CERT_FILE` and `SSL_CERT_DIR` of the environment stand in for them.
     ///
     /// ```
@@ -139,9 +140,9 @@ impl ClientBuilder {
     }
 
     /// The file with the certificate that this client shows to a server that wants one, in the form of PEM; certificates in
-    /// between it and the authority follow it. Goes together with [`tls_key`](Self::tls_key), and is read once, by
-    /// [`build`](Self::build), which gives [`ErrorKind::InvalidOptions`] if the file cannot be read or the two do not belong
-    /// together.
+    /// between it and the authority follow it. Goes together with [`tls_key`](Self::tls_key); [`build`](Self::build) gives
+    /// [`ErrorKind::InvalidOptions`] if one of the files cannot be read or the two do not belong together. Both are read anew
+    /// for each connection; as long as they cannot be used together, those read before stay in use, and a warning is logged.
     ///
     /// ```
     /// let builder = grifo::Client::builder("rediss://redis.example.com");
@@ -247,9 +248,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes the client. Connects to nothing, waits for nothing, and needs no runtime.
+    /// Makes the client. Connects to nothing, waits for nothing, and needs no runtime. Reads the files that options of TLS
+    /// name.
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`] for a URL or an option that cannot be.
+    /// [`ErrorKind::InvalidOptions`] for a URL or an option that cannot be, and for a file that cannot be read.
     pub fn build(self) -> Result<Client, Error> {
         check_prefix(&self.prefix)?;
         let partitions = self.partitions.map(Partitions::new).transpose()?;

@@ -1,6 +1,6 @@
 //! Certificates and keys, as files hold them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
@@ -41,17 +41,21 @@ pub(super) fn roots(path: &Path) -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
+/// The files of the certificate and of its key, if the client is to show one.
+pub(super) fn of_identity(options: &TlsOptions) -> Result<Option<(PathBuf, PathBuf)>, Error> {
+    match (&options.certificate, &options.key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some((certificate.clone(), key.clone()))),
+        (Some(_), None) => Err(invalid("tls_certificate needs tls_key, the file with its private key")),
+        (None, Some(_)) => Err(invalid("tls_key needs tls_certificate, the file with its certificate")),
+    }
+}
+
 /// What the client shows to a server that wants to know who it is.
-pub(super) fn identity(options: &TlsOptions, provider: &CryptoProvider) -> Result<Option<CertifiedKey>, Error> {
-    let (certificate, key) = match (&options.certificate, &options.key) {
-        (None, None) => return Ok(None),
-        (Some(certificate), Some(key)) => (certificate, key),
-        (Some(_), None) => return Err(invalid("tls_certificate needs tls_key, the file with its private key")),
-        (None, Some(_)) => return Err(invalid("tls_key needs tls_certificate, the file with its certificate")),
-    };
+pub(super) fn identity(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
     let chain = certificates("tls_certificate", certificate)?;
     let private = private_key(key)?;
-    CertifiedKey::from_der(chain, private, provider).map(Some).map_err(|error| match error {
+    CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => invalid(format!(
             "tls_key: the key in {} is not that of the first certificate in {}",
             key.display(),

@@ -10,7 +10,13 @@ mod failure;
 mod files;
 #[cfg(feature = "tls")]
 mod insecure;
+#[cfg(feature = "tls")]
+mod kept;
+#[cfg(feature = "tls")]
+mod material;
 mod options;
+#[cfg(feature = "tls")]
+mod sources;
 #[cfg(feature = "tls")]
 mod stream;
 
