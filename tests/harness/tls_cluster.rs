@@ -1,6 +1,5 @@
 //! A cluster of three masters that is spoken to with TLS.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ const MASTERS: usize = 3;
 /// A running cluster; dropping it ends every node.
 #[derive(Debug)]
 pub struct TlsCluster {
-    fronts: Vec<TlsFront>,
+    _fronts: Vec<TlsFront>,
     cluster: Option<Cluster>,
     /// Those that speak TLS themselves.
     nodes: Vec<Server>,
@@ -51,7 +50,7 @@ impl TlsCluster {
         }
         let announced = || cluster.nodes().iter().try_for_each(|node| check_ports(node, &ports));
         wait::until("every node announces its front", || cluster.logs(), announced);
-        Self { fronts, cluster: Some(cluster), nodes: Vec::new(), ports, certificates }
+        Self { _fronts: fronts, cluster: Some(cluster), nodes: Vec::new(), ports, certificates }
     }
 
     /// Starts nodes of Redis 7.0 that speak TLS themselves, also among each other; clients must show a certificate.
@@ -79,7 +78,7 @@ impl TlsCluster {
             }
         }
         wait::until("a cluster with TLS", || wait::logs(&nodes), || nodes.iter().try_for_each(check_serves));
-        Ok(Self { fronts: Vec::new(), cluster: None, nodes, ports, certificates })
+        Ok(Self { _fronts: Vec::new(), cluster: None, nodes, ports, certificates })
     }
 
     /// `rediss+cluster://HOST:PORT,HOST:PORT…`
@@ -105,12 +104,6 @@ impl TlsCluster {
     #[must_use]
     pub fn nodes(&self) -> &[Server] {
         self.cluster.as_ref().map_or(&self.nodes, Cluster::nodes)
-    }
-
-    /// Where the front of a node listens.
-    #[must_use]
-    pub fn front(&self, index: usize) -> SocketAddr {
-        self.fronts[index].addr()
     }
 }
 

@@ -123,6 +123,7 @@ async fn insecure_takes_any_certificate() {
 #[tokio::test]
 async fn redis_with_tls_of_its_own_is_reached() {
     let certificates = Certificates::new(&["localhost".to_owned()], false);
+    let strangers = Certificates::new(&[], false);
     for args in [&[][..], &["--tls-protocols", "TLSv1.2"], &["--tls-protocols", "TLSv1.3"]] {
         let port = free_port();
         let server = match start_redis(&certificates, port, args) {
@@ -132,8 +133,11 @@ async fn redis_with_tls_of_its_own_is_reached() {
         let builder = patient(&format!("rediss://localhost:{port}")).tls_ca_file(certificates.ca_file());
         let shown = builder.clone().tls_certificate(certificates.client_cert_file());
         decides(shown.tls_key(certificates.client_key_file())).await;
-        let error = limiter(builder).check("k").await.unwrap_err();
+        let error = limiter(builder.clone()).check("k").await.unwrap_err();
         assert!(error.message().contains("tls_certificate and tls_key"), "{args:?}: {error}");
+        let strange = builder.tls_certificate(strangers.client_cert_file()).tls_key(strangers.client_key_file());
+        let error = limiter(strange).check("k").await.unwrap_err();
+        assert!(error.message().contains("refused the certificate of tls_certificate"), "{args:?}: {error}");
         let error = limiter(patient(&format!("redis://localhost:{port}"))).check("k").await.unwrap_err();
         assert!(error.message().contains("rediss://"), "{args:?}: {error}");
         drop(server);

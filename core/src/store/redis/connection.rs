@@ -14,6 +14,7 @@ use super::address::Address;
 use super::backoff::backoff;
 use super::link::Link;
 use super::session::Session;
+use super::tls;
 use crate::error::{Error, ErrorKind};
 
 /// An attempt that is not over so long after its time is never over.
@@ -180,19 +181,13 @@ async fn connect(shared: Weak<Shared>, sender: watch::Sender<Option<Result<Arc<L
     let timeout = access.connect_timeout;
     let outcome = match tokio::time::timeout(timeout, Link::open(&address, &access, session.as_ref())).await {
         Ok(outcome) => outcome.map(Arc::new),
-        Err(_) => Err(too_late(&address, timeout)),
+        Err(_) => Err(Error::new(
+            ErrorKind::Timeout,
+            format!("connecting to {address} took longer than {timeout:?}{}", tls::hint::of_silence(&address)),
+        )),
     };
     if let Some(shared) = shared.upgrade() {
         shared.settle(&outcome);
     }
     sender.send_replace(Some(outcome));
-}
-
-fn too_late(address: &Address, timeout: Duration) -> Error {
-    let hint = if address.has_tls() {
-        "; a server without TLS leaves the handshake unanswered: is this its port for TLS?"
-    } else {
-        ""
-    };
-    Error::new(ErrorKind::Timeout, format!("connecting to {address} took longer than {timeout:?}{hint}"))
 }

@@ -15,6 +15,7 @@ use super::address::{Address, Endpoint};
 use super::reply::Failure;
 use super::script;
 use super::session::{Renewal, Session, with_credentials};
+use super::tls;
 use crate::error::{Error, ErrorKind};
 
 /// A connection that lasted less counts as a failed attempt, lest a server that cuts every connection be stormed.
@@ -22,16 +23,6 @@ const SHORT_LIFE: Duration = Duration::from_secs(1);
 /// A connection is given up when so many requests in a row, over such a time, were left without an answer.
 const UNANSWERED_REQUESTS: u32 = 5;
 const UNANSWERED_TIME: Duration = Duration::from_millis(200);
-
-/// Whoever meets a server of TLS without it is cut off, or answered in no protocol that he knows.
-fn perhaps_for_want_of_tls(error: Error) -> Error {
-    match error.kind() {
-        kind @ (ErrorKind::Connection | ErrorKind::Protocol) => {
-            Error::new(kind, format!("{}; if it speaks TLS, write the URL as rediss://", error.message()))
-        }
-        _ => error,
-    }
-}
 
 /// A live connection. Its task ends with it.
 #[derive(Debug)]
@@ -64,7 +55,7 @@ impl Link {
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(refused)?;
                 stream.set_nodelay(true).map_err(refused)?;
                 match access.tls_of(address)? {
-                    None => Self::over(stream, address, session).await.map_err(perhaps_for_want_of_tls),
+                    None => Self::over(stream, address, session).await.map_err(tls::hint::of_a_cut),
                     Some(tls) => {
                         let (stream, alarm) = tls.handshake(stream, host, address).await?;
                         Self::over(stream, address, session).await.map_err(|error| alarm.explain(error))

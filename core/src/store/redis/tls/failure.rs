@@ -113,7 +113,7 @@ impl Trust {
         let expected = expected.to_str();
         let asked = if self.has_server_name { "tls_server_name" } else { "the address" };
         if presented.is_empty() {
-            return format!("the server's certificate holds no name at all, so not {expected} either");
+            return format!("the server's certificate holds no name (subjectAltName), so not {expected} either");
         }
         let mut names: Vec<String> = presented.iter().take(MOST_NAMES).map(|name| bare(name)).collect();
         if presented.len() > MOST_NAMES {

@@ -8,6 +8,7 @@ mod connector;
 mod failure;
 #[cfg(feature = "tls")]
 mod files;
+pub(super) mod hint;
 #[cfg(feature = "tls")]
 mod insecure;
 #[cfg(feature = "tls")]
