@@ -21,7 +21,9 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"
-CARGO = [os.environ.get("CARGO", "cargo"), "test", "--workspace", "--all-features"]
+TEST = [os.environ.get("CARGO", "cargo"), "test"]
+CARGO = [*TEST, "--workspace", "--all-features"]
+WITHOUT_FEATURES = [*TEST, "-p", "grifo", "--lib", "--no-default-features"]
 FAILURE = 101
 
 
@@ -128,6 +130,9 @@ def rust_suites() -> Iterator[Suite]:
     )
     units = [rust_suite(a) for a in artifacts if a["target"]["kind"][0] != "test"]
     yield from units
+    yield Suite(
+        "unit-without-features", WITHOUT_FEATURES, count_rust, may_be_empty=False
+    )
     yield Suite("doc", [*CARGO, "--doc"], count_rust)
     yield from (rust_suite(a) for a in artifacts if a["target"]["kind"][0] == "test")
 
