@@ -367,6 +367,24 @@ impl Cluster {
         }
         self.wait_ready();
     }
+
+    /// Has a master without replicas and all others forget each other, with slots and all, while it goes on answering clients.
+    /// Its slots have no owner among the others; they forbid each other to be met again for a minute.
+    ///
+    /// # Panics
+    /// When they do not let it go; the message holds the logs.
+    pub fn cut_off(&mut self, index: usize) {
+        self.is_member[index] = false;
+        let others: Vec<usize> = self.members().collect();
+        let forgets = |who: usize, whom: usize| {
+            let id = self.id(whom);
+            // Refused where others have told it to forget already.
+            let _ = self.node(who).try_command::<(), _>(&["CLUSTER", "FORGET", &id]);
+            if self.view_of(who).iter().any(|v| v.id == id) { Err(format!("{who} knows {whom}")) } else { Ok(()) }
+        };
+        let check = || others.iter().try_for_each(|other| forgets(*other, index).and(forgets(index, *other)));
+        wait::until("a node that is cut off", || self.logs(), check);
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Nodes of a cluster under every kind of address, and nodes that join and leave.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use grifo::{Client, FailurePolicy, Limiter};
 use grifo_tests::case::{START, check_at, eventually, hits_at, of_each_algorithm, peek_at, refund_at};
 use grifo_tests::cluster::Cluster;
-use grifo_tests::cluster_case::{TURN, client, default_kind, keys};
-use grifo_tests::{ClusterOptions, Endpoint, Server, ServerKind, server_binary};
+use grifo_tests::cluster_case::{TURN, client, default_kind, degraded, hasty, keys, until_normal};
+use grifo_tests::{ClusterOptions, CommandStats, Endpoint, Server, ServerKind, server_binary};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SET: &str = "10/min + sliding-window 12/h + fixed-window 14/d";
@@ -159,4 +159,94 @@ async fn a_seed_that_knows_few_slots_or_none_does_not_tell_the_others_what_they_
             assert!(decisions.is_ok_and(|all| all.iter().all(|decision| !decision.degraded())), "{slots:?}");
         }
     }
+}
+
+/// Keys that a node serves, each charged once: only what is stored tells where it is.
+async fn keys_of(cluster: &Cluster, index: usize) -> Vec<String> {
+    let scout = client(&cluster.url(), FailurePolicy::Raise).limiter("case", "1000/d").unwrap();
+    let keys = keys(100);
+    let _ = scout.check_many(keys.iter().map(|key| (key, 1))).await.unwrap();
+    let owned = cluster.slots_of(index);
+    let is_owned = |key: &String| owned.iter().any(|range| range.contains(&cluster.slot_of_stored(key)));
+    keys.into_iter().filter(is_owned).collect()
+}
+
+#[tokio::test]
+async fn a_master_that_the_cluster_has_cut_off_is_not_believed_alone() {
+    let _turn = TURN.lock().await;
+    let options = ClusterOptions { full_coverage: true, ..ClusterOptions::new(default_kind(), 3, 0) };
+    let mut cluster = Cluster::start_with(options);
+    let its_keys = keys_of(&cluster, 0).await;
+    let slots = cluster.slots_of(0);
+    // The master is the only seed of the one, and one of several of the other. Both are connected to it alone.
+    let clients = [cluster.seed_url(1), cluster.url()].map(|url| client(&url, FailurePolicy::Open));
+    let limiters = clients.each_ref().map(|client| client.limiter("case", "1000/d").unwrap());
+    for limiter in &limiters {
+        until_normal(limiter, &its_keys, 5 * SECOND).await;
+    }
+    cluster.cut_off(0);
+    let asked = || [1, 2].map(|other| CommandStats::read(cluster.node(other)).calls("cluster|slots"));
+    let (before, started) = (asked(), Instant::now());
+    while started.elapsed() < 2 * SECOND {
+        for limiter in &limiters {
+            assert_eq!(degraded(limiter, &its_keys).await.len(), its_keys.len(), "its cluster is down");
+        }
+    }
+    // Each client asks them once a second, and at the start perhaps once more.
+    let (most, after) = (2 * (started.elapsed().as_secs() + 3), asked());
+    assert!((0..2).all(|other| after[other] > before[other] && after[other] - before[other] <= most), "{after:?}");
+    for range in slots {
+        cluster.add_slots(1, range);
+    }
+    for limiter in &limiters {
+        let took = until_normal(limiter, &its_keys, 3 * SECOND).await;
+        println!("normal {took:?} after another took its slots");
+    }
+    for (limiter, key) in limiters.iter().zip(&its_keys) {
+        assert_eq!(limiter.check(key).await.unwrap().remaining, 999, "charged where it never was before");
+    }
+    // Each connecting asks anew who serves what.
+    for (client, limiter) in clients.iter().zip(&limiters) {
+        for _ in 0..20 {
+            client.connect(5 * SECOND).await.unwrap();
+            assert_eq!(degraded(limiter, &keys(100)).await, []);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_master_that_says_that_the_cluster_is_down_is_not_believed_alone() {
+    let _turn = TURN.lock().await;
+    let mut cluster = Cluster::start(default_kind(), 2, 0);
+    let its_keys = keys_of(&cluster, 0).await;
+    let other = Server::start_with(default_kind(), &["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
+    let url = format!("{},127.0.0.1:{}", cluster.seed_url(1), other.port());
+    let limiter = client(&url, FailurePolicy::Open).limiter("case", "1000/d").unwrap();
+    until_normal(&limiter, &its_keys, 5 * SECOND).await;
+
+    // Without the majority it serves nothing, and goes on telling of all slots what it knew last.
+    cluster.node_mut(1).kill_hard();
+    let state_of = |server: &Server| server.command::<String, _>(&["CLUSTER", "INFO"]);
+    eventually("a minority", 10 * SECOND, async || state_of(cluster.node(0)).contains("state:fail")).await;
+    assert_eq!(degraded(&limiter, &its_keys).await.len(), its_keys.len());
+    let slots: Vec<String> = (0..16_384).map(|slot| slot.to_string()).collect();
+    let words = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str));
+    other.command::<(), _>(&words.collect::<Vec<_>>());
+    eventually("who serves all", 10 * SECOND, async || state_of(&other).contains("state:ok")).await;
+    let took = until_normal(&limiter, &keys(100), 3 * SECOND).await;
+    println!("normal {took:?} after another served all slots");
+}
+
+#[tokio::test]
+async fn the_only_seed_dies_before_any_other_master_was_asked() {
+    let _turn = TURN.lock().await;
+    let mut cluster = Cluster::start(default_kind(), 3, 1);
+    let its_keys = keys_of(&cluster, 0).await;
+    let replica = cluster.replicas_of(0)[0];
+    let limiter = hasty(&cluster.seed_url(1), "1000/d");
+    until_normal(&limiter, &its_keys, 5 * SECOND).await;
+    cluster.node_mut(0).kill_hard();
+    cluster.wait_promoted(replica);
+    let took = until_normal(&limiter, &its_keys, 3 * SECOND).await;
+    println!("normal {took:?} after its replica was promoted");
 }

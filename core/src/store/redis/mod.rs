@@ -17,6 +17,7 @@ mod script;
 mod sentinel;
 pub(crate) mod sentinel_address;
 mod session;
+mod slots;
 mod standalone;
 pub(crate) mod tls;
 mod topology;

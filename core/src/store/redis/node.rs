@@ -1,6 +1,7 @@
 //! One server: its connection, and how a script is run there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
@@ -20,11 +21,12 @@ pub(super) struct Node {
     address: Address,
     connector: Connector,
     access: Arc<Access>,
+    doubted: AtomicBool,
 }
 
 impl Node {
     pub(super) fn new(address: Address, access: Arc<Access>) -> Self {
-        Self { connector: Connector::new(address.clone(), Arc::clone(&access)), address, access }
+        Self { connector: Connector::new(address.clone(), Arc::clone(&access)), address, access, doubted: false.into() }
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -33,6 +35,17 @@ impl Node {
 
     pub(super) fn is_connected(&self) -> bool {
         self.connector.is_connected()
+    }
+
+    /// Whether its cluster may have cut it off: at last it said that the cluster is down.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_doubted(&self, is_doubted: bool) {
+        if self.is_doubted() != is_doubted {
+            self.doubted.store(is_doubted, Ordering::Relaxed);
+        }
     }
 
     /// The live connection; waits for it to be made where there is none.
@@ -58,6 +71,16 @@ impl Node {
     /// Runs a call once, or twice where the server does not have its script: a script that is not there did not run.
     /// `asking` is for a slot that is just being moved here.
     pub(super) async fn run(&self, link: &Link, call: &Call, asking: bool) -> Result<Value, Failure> {
+        let outcome = self.run_cached(link, call, asking).await;
+        match &outcome {
+            Ok(_) => self.set_doubted(false),
+            Err(Failure::ClusterDown(_)) => self.set_doubted(true),
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    async fn run_cached(&self, link: &Link, call: &Call, asking: bool) -> Result<Value, Failure> {
         let seen = link.scripts_sent(call.script());
         let read_only = call.is_read_only() && link.has_read_only_forms();
         let form = if read_only { Form::ReadOnlyHash } else { Form::Hash };

@@ -1,26 +1,22 @@
 //! Which master serves which slot, learnt from the cluster or from sentinels and kept up to date.
 //!
 //! Learning goes on in the background and never twice at once. It asks the masters of a cluster that are connected; where
-//! none answers, it begins anew with the seeds of the URL, whose names are resolved each time. Attempts that fail are spaced
-//! with backoff and jitter.
+//! none answers, or what they tell is not enough, also the seeds of the URL, whose names are resolved each time, and other
+//! masters that are known. Attempts that fail are spaced with backoff and jitter.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use redis::{FromRedisValue, Value, cmd};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant as TokioInstant, timeout_at};
 
 use super::access::Access;
 use super::address::{Address, Place};
 use super::backoff::backoff;
 use super::node::Node;
-use super::reply::Failure;
 use super::sentinel::Sentinels;
+use super::slots::{Range, Told, best_of, better_of, indices, known_host};
 use crate::error::{Error, ErrorKind};
 use crate::key::{MOST_PARTITIONS, SLOT_SPACING};
 
@@ -31,8 +27,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 const SENTINEL_PAUSE: Duration = Duration::from_secs(1);
 /// How long one node may take to tell what it knows.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How much longer the others may take, once one has told of a part of the slots.
-const STRAGGLERS: Duration = Duration::from_millis(100);
+/// All others, if they cannot tell enough either, are asked no more often than this: it takes connections of its own.
+const ALL_PAUSE: Duration = Duration::from_secs(1);
+/// How many masters are asked beside the connected ones and the seeds.
+const MOST_OTHERS: usize = 8;
 /// Redirections beyond so many nodes lead nowhere: no cluster is so large.
 const MOST_NODES: usize = 4096;
 
@@ -42,8 +40,6 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// Every slot there is, as a range.
 const ALL_SLOTS: (u16, u16) = (0, 16_383);
 
-/// The first and the last of some slots, and where their master is.
-type Range = (u16, u16, Place);
 /// The outcome of learning, once there is one.
 type Learning = watch::Receiver<Option<Result<(), Error>>>;
 
@@ -90,10 +86,14 @@ struct State {
     nodes: HashMap<Place, Arc<Node>>,
     /// The master of each slot that a partition may live in: of every fourth.
     masters: Vec<Option<Arc<Node>>>,
+    /// Where masters were said to be since the last time when all slots had one.
+    acquainted: HashSet<Place>,
     learning: Option<(Learning, AbortHandle)>,
     began: Option<Instant>,
     /// When learning last succeeded.
     learnt: Option<Instant>,
+    /// When the seeds and other known masters were last asked, and could not tell enough.
+    asked_all: Option<Instant>,
     /// Attempts to learn that failed since one did not.
     failures: u32,
     /// When the next may be made, if not now.
@@ -106,9 +106,11 @@ impl Topology {
         let state = State {
             nodes: HashMap::new(),
             masters: vec![None; MOST_PARTITIONS],
+            acquainted: HashSet::new(),
             learning: None,
             began: None,
             learnt: None,
+            asked_all: None,
             failures: 0,
             not_before: None,
             is_closed: false,
@@ -205,6 +207,7 @@ impl Topology {
         state.nodes.values().for_each(|node| node.close());
         state.nodes.clear();
         state.masters.fill(None);
+        state.acquainted.clear();
     }
 }
 
@@ -224,6 +227,11 @@ impl State {
         let (learning, _) = self.learning.as_ref()?;
         learning.borrow().as_ref()?.as_ref().err().cloned()
     }
+
+    /// What the map is worth, as an answer is.
+    fn worth(&self) -> usize {
+        self.masters.iter().flatten().filter(|node| !node.is_doubted()).count()
+    }
 }
 
 impl Shared {
@@ -231,12 +239,43 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn address_of(&self, (host, port): &Place) -> Address {
+        self.seeds.node_at(self.access.address_map.translate(host, *port))
+    }
+
     fn node(&self, state: &mut State, place: Place) -> Arc<Node> {
-        let make = || {
-            let place = self.access.address_map.translate(&place.0, place.1);
-            Arc::new(Node::new(self.seeds.node_at(place), Arc::clone(&self.access)))
-        };
+        let make = || Arc::new(Node::new(self.address_of(&place), Arc::clone(&self.access)));
         Arc::clone(state.nodes.entry(place.clone()).or_insert_with(make))
+    }
+
+    /// The masters that are connected, and where those are that are doubted.
+    fn connected(&self) -> (Vec<Arc<Node>>, HashSet<Place>) {
+        let state = self.lock();
+        let connected = state.nodes.values().filter(|node| node.is_connected()).cloned().collect();
+        let doubted = state.nodes.iter().filter(|(_, node)| node.is_doubted());
+        (connected, doubted.map(|(place, _)| place.clone()).collect())
+    }
+
+    /// What the map is worth, where all were just asked in vain.
+    fn worth_if_just_asked_all(&self) -> Option<usize> {
+        let state = self.lock();
+        state.asked_all.filter(|asked| asked.elapsed() < ALL_PAUSE).map(|_| state.worth())
+    }
+
+    /// The seeds and some masters that were known, to be asked over connections of their own, which end with that.
+    fn all_afresh(&self, seeds: &[Address]) -> Vec<Arc<Node>> {
+        let state = self.lock();
+        let known = fastrand::choose_multiple(&state.acquainted, MOST_OTHERS);
+        let known = known.into_iter().map(|place| self.address_of(place));
+        let known = known.filter(|known| seeds.iter().all(|seed| seed.endpoint != known.endpoint));
+        let afresh = |address: Address| {
+            let is_same = |node: &&Arc<Node>| node.address().endpoint == address.endpoint;
+            let is_doubted = state.nodes.values().find(is_same).is_some_and(|node| node.is_doubted());
+            let node = Node::new(address, Arc::clone(&self.access));
+            node.set_doubted(is_doubted);
+            Arc::new(node)
+        };
+        seeds.iter().cloned().chain(known).map(afresh).collect()
     }
 
     fn begin(self: &Arc<Self>, state: &mut State) -> Learning {
@@ -276,25 +315,35 @@ impl Shared {
         nodes.retain(|_, node| serving.contains(&Arc::as_ptr(node)));
     }
 
-    /// Takes over what the seeds told.
-    fn settle(&self, ranges: Vec<Range>) {
+    /// Takes over what was told, if there was news.
+    fn settle(&self, told: Option<Vec<Range>>) {
         let mut state = self.lock();
         if state.is_closed {
             return;
         }
-        let mut masters = vec![None; MOST_PARTITIONS];
-        let mut serving = HashSet::new();
-        for (first, last, place) in ranges {
-            let indices = usize::from(first.div_ceil(SLOT_SPACING))..=index_of(last);
-            let Some(served) = masters.get_mut(indices).filter(|served| !served.is_empty()) else { continue };
-            served.fill(Some(self.node(&mut state, place.clone())));
-            serving.insert(place);
+        if let Some(ranges) = told {
+            self.take_over(&mut state, ranges);
         }
-        state.nodes.retain(|place, _| serving.contains(place));
-        state.masters = masters;
         state.failures = 0;
         state.learnt = Some(Instant::now());
         state.not_before = (!self.seeds.may_reconnect()).then(|| Instant::now() + SENTINEL_PAUSE);
+    }
+
+    fn take_over(&self, state: &mut State, ranges: Vec<Range>) {
+        let mut masters = vec![None; MOST_PARTITIONS];
+        let mut serving = HashSet::new();
+        for range in ranges {
+            let Some(served) = masters.get_mut(indices(&range)).filter(|served| !served.is_empty()) else { continue };
+            let (_, _, place) = range;
+            served.fill(Some(self.node(state, place.clone())));
+            serving.insert(place);
+        }
+        state.nodes.retain(|place, _| serving.contains(place));
+        if masters.iter().all(Option::is_some) || state.acquainted.len() >= MOST_NODES {
+            state.acquainted.clear();
+        }
+        state.acquainted.extend(serving);
+        state.masters = masters;
     }
 }
 
@@ -308,8 +357,8 @@ async fn learn(shared: Weak<Shared>, sender: watch::Sender<Option<Result<(), Err
     let outcome = ask_anyone(&shared).await;
     let Some(shared) = shared.upgrade() else { return };
     let outcome = match outcome {
-        Ok(ranges) => {
-            shared.settle(ranges);
+        Ok(told) => {
+            shared.settle(told);
             Ok(())
         }
         Err(error) => {
@@ -324,98 +373,32 @@ fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the client was closed")
 }
 
-async fn ask_anyone(shared: &Weak<Shared>) -> Result<Vec<Range>, Error> {
+async fn ask_anyone(shared: &Weak<Shared>) -> Result<Option<Vec<Range>>, Error> {
     let seeds = Arc::clone(&shared.upgrade().ok_or_else(closed)?.seeds);
     match &*seeds {
         Seeds::Cluster(seeds) => ask_cluster(shared, seeds).await,
         Seeds::Sentinels(sentinels) => {
             let candidate = |place| shared.upgrade().ok_or_else(closed)?.candidate(place);
             let master = sentinels.find_master(candidate).await?;
-            Ok(vec![(ALL_SLOTS.0, ALL_SLOTS.1, master)])
+            Ok(Some(vec![(ALL_SLOTS.0, ALL_SLOTS.1, master)]))
         }
     }
 }
 
-/// The answer of connected masters, else of seeds.
-async fn ask_cluster(shared: &Weak<Shared>, seeds: &[Address]) -> Result<Vec<Range>, Error> {
-    let connected: Vec<Arc<Node>> = {
-        let shared = shared.upgrade().ok_or_else(closed)?;
-        let state = shared.lock();
-        state.nodes.values().filter(|node| node.is_connected()).cloned().collect()
-    };
-    if !connected.is_empty()
-        && let Ok(ranges) = widest_of(connected, PATIENCE).await
-    {
-        return Ok(ranges);
+/// What connected masters tell; where that is not enough, all others are asked too. Nothing, where that was just done in vain
+/// and the map knows more.
+async fn ask_cluster(shared: &Weak<Shared>, seeds: &[Address]) -> Result<Option<Vec<Range>>, Error> {
+    let shared = || shared.upgrade().ok_or_else(closed);
+    let (connected, doubted) = shared()?.connected();
+    let near = best_of(connected, &doubted, PATIENCE).await;
+    if near.as_ref().is_ok_and(Told::is_enough) {
+        return near.map(|told| Some(told.ranges));
     }
-    let (seeds, timeout) = {
-        let shared = shared.upgrade().ok_or_else(closed)?;
-        let fresh = |seed: &Address| Arc::new(Node::new(seed.clone(), Arc::clone(&shared.access)));
-        (seeds.iter().map(fresh).collect(), shared.access.connect_timeout)
-    };
-    widest_of(seeds, timeout).await
-}
-
-/// The first answer that tells of all slots, else the one that tells of most: a node that has just joined, or lost what it
-/// knew, is the first to answer and knows the least.
-async fn widest_of(nodes: Vec<Arc<Node>>, patience: Duration) -> Result<Vec<Range>, Error> {
-    let mut asked: FuturesUnordered<_> = nodes.iter().map(|node| ask_slots(node)).collect();
-    let mut end = TokioInstant::now() + patience;
-    let late = || Error::new(ErrorKind::Timeout, "no node of the cluster told in time which serves what");
-    let mut best: Result<Vec<Range>, Error> = Err(late());
-    while let Ok(Some(answer)) = timeout_at(end, asked.next()).await {
-        match answer {
-            Ok(ranges) if covered(&ranges) > ALL_SLOTS.1.into() => return Ok(ranges),
-            Ok(ranges) => {
-                end = end.min(TokioInstant::now() + STRAGGLERS);
-                if best.as_ref().is_ok_and(|best| covered(best) >= covered(&ranges)) {
-                    continue;
-                }
-                best = Ok(ranges);
-            }
-            Err(error) if best.is_err() => best = Err(error),
-            Err(_) => {}
-        }
+    if let Some(worth) = shared()?.worth_if_just_asked_all() {
+        return Ok(near.ok().filter(|told| told.worth() >= worth).map(|told| told.ranges));
     }
-    best
-}
-
-/// How many slots have a master.
-fn covered(ranges: &[Range]) -> usize {
-    ranges.iter().map(|(first, last, _)| usize::from(last.saturating_sub(*first)) + 1).sum()
-}
-
-async fn ask_slots(node: &Node) -> Result<Vec<Range>, Error> {
-    let mut command = cmd("CLUSTER");
-    command.arg("SLOTS");
-    let value = node.link().await?.ask(&command).await.map_err(Failure::into_error)?;
-    let unreadable = || Error::new(ErrorKind::Protocol, "the server's list of slots is not of the expected form");
-    let ranges = read_slots(value, node.address()).ok_or_else(unreadable)?;
-    if ranges.is_empty() {
-        return Err(Error::new(ErrorKind::Cluster, "the node knows of no master that serves slots"));
-    }
-    Ok(ranges)
-}
-
-/// Reads the reply to CLUSTER SLOTS: ranges of slots, each with its master first.
-fn read_slots(value: Value, asked: &Address) -> Option<Vec<Range>> {
-    let Value::Array(ranges) = value else { return None };
-    let mut read = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        let Value::Array(parts) = range else { return None };
-        let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = parts.as_slice() else { return None };
-        let [host, Value::Int(port), ..] = master.as_slice() else { return None };
-        let host = Option::<String>::from_redis_value(host.clone()).ok()?;
-        let place = (known_host(host.as_deref(), asked), u16::try_from(*port).ok()?);
-        read.push((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, place));
-    }
-    Some(read)
-}
-
-/// A node that does not know its own name says none, an empty one or `?`: it is where it was asked.
-fn known_host(host: Option<&str>, asked: &Address) -> String {
-    match host {
-        None | Some("" | "?") => asked.host(),
-        Some(host) => host.to_owned(),
-    }
+    let (others, timeout) = (shared()?.all_afresh(seeds), shared()?.access.connect_timeout);
+    let best = better_of(near, best_of(others, &doubted, timeout).await)?;
+    shared()?.lock().asked_all = (!best.is_enough()).then(Instant::now);
+    Ok(Some(best.ranges))
 }
