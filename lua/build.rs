@@ -1,6 +1,6 @@
 //! Assembles the scripts from `limit.lua` and the algorithms: one script with every algorithm, and for each algorithm
-//! a shorter one that knows no other, since a script defines all its functions anew at every call. Beside them stands the
-//! script for the record of partitions.
+//! a shorter one that knows no other, since a script defines all its functions anew at every call. Beside them stand the
+//! scripts for the commonest calls of all, and the one for the record of partitions.
 //! Comments and indentation stay behind.
 
 use std::fmt::Write as _;
@@ -17,9 +17,16 @@ fn main() {
     for algorithm in ALGORITHMS {
         generated.push_str(&script(algorithm, "Judges Limits of this algorithm.", &assemble(&[algorithm])));
     }
-    let mut partitions = String::new();
-    push_code(&mut partitions, &read("partitions"));
-    generated.push_str(&script("partitions", "Tells and records how many partitions there are.", &partitions));
+    let alone = [
+        ("one_bucket", "Judges one check of one token bucket."),
+        ("many_buckets", "Judges checks of many token buckets."),
+        ("partitions", "Tells and records how many partitions there are."),
+    ];
+    for (name, what) in alone {
+        let mut source = String::new();
+        push_code(&mut source, &read(name));
+        generated.push_str(&script(name, what, &source));
+    }
     let target = Path::new(&env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("scripts.rs");
     fs::write(target, generated).expect("the output folder is writable");
 }

@@ -20,8 +20,9 @@ algorithms.f = {
     return { start = start, count = count, period = period }
   end,
 
-  passes = function(state, rule, cost)
-    return (state and state.count or 0) <= rule[1] - cost
+  -- How many calls of a cost pass.
+  holds = function(state, rule, cost)
+    return (rule[1] - (state and state.count or 0)) / cost
   end,
 
   take = function(state, rule, cost)

@@ -1,21 +1,22 @@
 -- Judges a list of entries, strictly in order, and charges those that pass.
 --
--- KEYS: the stored keys, each once. ARGV: now (µs since the epoch, for tests and replays; none asks the server),
--- operation, then for each entry: amount, number of Limits, and for each Limit: index in KEYS, algorithm and its
--- four parameters.
--- Reply: now, keys healed, then for each entry: 1 or 0 (allowed), and three numbers for each Limit, which
--- `algorithm` in the core turns into the Decision.
+-- KEYS: the stored keys, each once. ARGV: now (µs since the epoch, for tests and replays; empty asks the server), operation,
+-- how many rules, and for each its algorithm and five parameters; then for each entry: how many Limits it has, for each the
+-- index of its key and of its rule; how many runs of equal calls it makes, and for each the amount and how many calls.
+-- Reply: now, keys healed, then for each run: how many of its calls are allowed, which are the first, and three numbers for
+-- each Limit as it is after them, which `algorithm` in the core turns into Decisions.
 --
 -- Every key is read and judged before the first one is written: an error half-way leaves nothing half-charged.
 local call = redis.call
 local operation = ARGV[2]
 local now = tonumber(ARGV[1])
 -- A key judged at a given time must outlive that time, whatever the server's clock says meanwhile.
-local extra_ttl = 600000
+local extra_ttl, overdue = 600000, math.huge
 if not now then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
-  extra_ttl = 1
+  -- What is as new for so long has lost its time to live, or was never ours.
+  extra_ttl, overdue = 1, 100000
 end
 local healed = 0
 
@@ -53,59 +54,78 @@ local algorithms = {}
 -- and what was done: touched (anything that may write), reset, changed.
 local slots = {}
 local is_check, is_refund, is_reset = operation == 'check', operation == 'refund', operation == 'reset'
-local judged, rules = {}, {}
+local judged, judged_by = {}, {}
+
+-- How many of `count` calls pass every one of the first Limits.
+local function grants(limits, cost, count)
+  if cost == 0 then return count end
+  for i = 1, limits do
+    local passing = judged[i].algorithm.holds(judged[i].state, judged_by[i], cost)
+    if passing < count then count = passing - passing % 1 end
+  end
+  return count > 0 and count or 0
+end
+
+local rules, position = {}, 4
+for i = 1, ARGV[3] do
+  rules[i] = {
+    ARGV[position + 1] + 0, ARGV[position + 2] + 0, ARGV[position + 3] + 0, ARGV[position + 4] + 0, ARGV[position + 5] + 0,
+    algorithm = algorithms[ARGV[position]],
+  }
+  position = position + 6
+end
 local reply = { now, 0 }
 local said = 2
-local position = 3
 while ARGV[position] do
-  local amount, count = ARGV[position] + 0, ARGV[position + 1] + 0
-  -- A peek, and the refund of nothing, write nothing: not even what they would mend.
-  local touches = is_check or is_reset or (is_refund and amount > 0)
-  position = position + 2
-  for i = 1, count do
-    local index = ARGV[position] + 0
-    local rule = { ARGV[position + 2] + 0, ARGV[position + 3] + 0, ARGV[position + 4] + 0, ARGV[position + 5] + 0 }
+  local limits = ARGV[position] + 0
+  position = position + 1
+  for i = 1, limits do
+    local index, rule = ARGV[position] + 0, rules[ARGV[position + 1] + 0]
     local slot = slots[index]
     if not slot then
-      slot = { key = KEYS[index], algorithm = algorithms[ARGV[position + 1]] }
+      slot = { key = KEYS[index], algorithm = rule.algorithm }
       slots[index] = slot
-      slot.state = slot.algorithm.read(slot, rule)
+      slot.state = rule.algorithm.read(slot, rule)
     end
-    if touches then
-      slot.touched = true
+    judged[i], judged_by[i] = slot, rule
+    position = position + 2
+  end
+  local last = position + 2 * ARGV[position]
+  position = position + 1
+  while position < last do
+    local amount, count = ARGV[position] + 0, ARGV[position + 1] + 0
+    position = position + 2
+    -- A peek, and the refund of nothing, write nothing: not even what they would mend.
+    local touches = is_check or is_reset or (is_refund and amount > 0)
+    for i = 1, limits do
+      local slot = judged[i]
+      if touches then slot.touched = true end
       if is_reset then
         slot.state, slot.reset = nil, true
-      elseif is_refund and slot.state then
-        local left = slot.algorithm.give(slot.state, rule, amount)
+      elseif is_refund and amount > 0 and slot.state then
+        local left = slot.algorithm.give(slot.state, judged_by[i], amount)
         slot.changed = slot.changed or left ~= slot.state
         slot.state = left
       end
     end
-    judged[i], rules[i] = slot, rule
-    position = position + 6
-  end
 
-  local cost = is_check and amount or 1
-  local allowed = 1
-  if cost > 0 then
-    for i = 1, count do
-      if not judged[i].algorithm.passes(judged[i].state, rules[i], cost) then allowed = 0 end
-    end
-    if is_check and allowed == 1 then
-      for i = 1, count do
+    local cost = is_check and amount or 1
+    local granted = grants(limits, cost, count)
+    if is_check and granted > 0 and cost > 0 then
+      for i = 1, limits do
         local slot = judged[i]
-        slot.state, slot.changed = slot.algorithm.take(slot.state, rules[i], cost), true
+        slot.state, slot.changed = slot.algorithm.take(slot.state, judged_by[i], cost * granted), true
       end
     end
-  end
 
-  -- What passed waits for nothing.
-  if allowed == 1 then cost = 0 end
-  said = said + 1
-  reply[said] = allowed
-  for i = 1, count do
-    reply[said + 1], reply[said + 2], reply[said + 3] = judged[i].algorithm.view(judged[i], rules[i], cost)
-    said = said + 3
+    -- What passed waits for nothing.
+    if granted == count then cost = 0 end
+    said = said + 1
+    reply[said] = granted
+    for i = 1, limits do
+      reply[said + 1], reply[said + 2], reply[said + 3] = judged[i].algorithm.view(judged[i], judged_by[i], cost)
+      said = said + 3
+    end
   end
 end
 

@@ -85,8 +85,9 @@ algorithms.l = {
     }
   end,
 
-  passes = function(state, rule, cost)
-    return (state and state.counted or 0) <= rule[1] - cost
+  -- How many calls of a cost pass.
+  holds = function(state, rule, cost)
+    return (rule[1] - (state and state.counted or 0)) / cost
   end,
 
   take = function(state, rule, cost)

@@ -30,11 +30,16 @@ algorithms.c = {
     return period - (elapsed - elapsed % tick) / tick
   end,
 
-  passes = function(state, rule, cost)
-    if not state then return true end
-    local room = rule[1] - state.current - cost
-    -- A larger Limit's count may carry the left side past 2^53: rounded, it still exceeds the right side.
-    return room >= 0 and state.previous * algorithms.c.left(rule) <= room * rule[2]
+  -- How many calls of a cost pass.
+  holds = function(state, rule, cost)
+    if not state then return rule[1] / cost end
+    local period = rule[2]
+    -- A larger Limit's count may carry this past 2^53: rounded, it still exceeds what there is room for.
+    local weighted = state.previous * algorithms.c.left(rule)
+    local rest = weighted % period
+    local counted = (weighted - rest) / period
+    if rest > 0 then counted = counted + 1 end
+    return (rule[1] - state.current - counted) / cost
   end,
 
   take = function(state, rule, cost)

@@ -147,6 +147,16 @@ impl Error {
     }
 }
 
+/// The answer of a client that was closed.
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the client was closed; make another")
+}
+
+/// The answer when the time is up.
+pub(crate) fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "the store did not answer within the deadline")
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind, self.message)

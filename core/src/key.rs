@@ -1,11 +1,11 @@
 //! What the caller calls a key, and under which name its state is stored.
 
 use sha2::{Digest, Sha256};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::algorithm::letter;
 use crate::error::{Error, ErrorKind};
-use crate::limit::Limit;
+use crate::limit::{Limit, MAX_LIMITS};
 
 include!(concat!(env!("OUT_DIR"), "/tags.rs"));
 
@@ -97,14 +97,45 @@ impl Default for Partitions {
 /// `PREFIX:{TAG}:FORMAT ALGORITHM:PERIOD:LENGTH:LIMITER:KEY`, without the blank.
 /// The period is in milliseconds, LENGTH is that of the limiter's name. KEY is `=` and the key itself, or, where that is
 /// longer than 64 bytes, `#` and its SHA-256 in hexadecimal digits. Whatever the bytes, no two tuples share a name.
-pub(crate) fn stored_key(prefix: &str, partitions: Partitions, limiter: &str, limit: &Limit, key: &[u8]) -> Vec<u8> {
-    let mut stored = Vec::with_capacity(prefix.len() + limiter.len() + key.len().min(LONGEST_STORED) + 40);
+fn push_stored_key(stored: &mut Vec<u8>, prefix: &str, tag: &str, limiter: &str, limit: &Limit, key: &[u8]) {
     stored.extend_from_slice(prefix.as_bytes());
     stored.extend_from_slice(b":{");
-    stored.extend_from_slice(partitions.tag(key).as_bytes());
+    stored.extend_from_slice(tag.as_bytes());
     stored.extend_from_slice(b"}:");
-    push_suffix(&mut stored, limiter, limit, key);
-    stored
+    push_suffix(stored, limiter, limit, key);
+}
+
+/// The names under which the states of all Limits of one key are stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct StoredKeys {
+    bytes: Vec<u8>,
+    /// Where each name ends.
+    ends: [u16; MAX_LIMITS],
+}
+
+impl StoredKeys {
+    pub(crate) fn new(prefix: &str, partitions: Partitions, limiter: &str, limits: &[Limit], key: &[u8]) -> Self {
+        let longest = prefix.len() + limiter.len() + key.len().min(LONGEST_STORED) + 40;
+        let mut stored = Self { bytes: Vec::with_capacity(limits.len() * longest), ends: [0; MAX_LIMITS] };
+        let tag = partitions.tag(key);
+        for (end, limit) in stored.ends.iter_mut().zip(limits) {
+            push_stored_key(&mut stored.bytes, prefix, tag, limiter, limit, key);
+            // Four names of less than 500 bytes each.
+            *end = stored.bytes.len() as u16;
+        }
+        stored
+    }
+
+    /// The name for the Limit of an index.
+    pub(crate) fn get(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.bytes[start.into()..self.ends[index].into()]
+    }
+}
+
+/// Tells keys of limiters apart, as good as surely: what is of one limiter and one key has one identity.
+pub(crate) fn identity(limiter: &str, key: &[u8]) -> u64 {
+    xxh3_64_with_seed(limiter.as_bytes(), xxh3_64(key))
 }
 
 /// The part of a stored key that tells states of one store apart.
@@ -152,7 +183,7 @@ mod tests {
 
     fn name(limiter: &str, key: &[u8]) -> Vec<u8> {
         let limit = Limit::token_bucket(1, Duration::from_secs(1)).unwrap();
-        stored_key("grifo", Partitions::default(), limiter, &limit, key)
+        StoredKeys::new("grifo", Partitions::default(), limiter, &[limit], key).get(0).to_vec()
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The scripts that grifo runs inside Redis and Valkey, each with the SHA-1 that EVALSHA names it by.
 //!
 //! Every algorithm is written once, in a `.lua` file of its own; the build puts them together into the
-//! few scripts that are sent: [`LIMIT`] judges every algorithm, others one each, which is faster. [`PARTITIONS`] tells into how
-//! many partitions a store's keys are divided.
+//! few scripts that are sent: [`LIMIT`] judges every algorithm, others one each, which is faster. [`ONE_BUCKET`] and
+//! [`MANY_BUCKETS`] judge the commonest calls of all, checks of token buckets, and leave what is unusual to the others.
+//! [`PARTITIONS`] tells into how many partitions a store's keys are divided.
 
 /// A script as it is sent to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -107,14 +107,15 @@ async fn fill(server: &Server, limiter: &Limiter, start: Duration, cost: fn(u64)
     assert!(decision.allowed);
     let call = lines.iter().find(|line| line.name() == "EVALSHA").unwrap();
     let time = call.args.iter().position(|arg| *arg == start.as_micros().to_string().as_bytes()).unwrap();
-    let (before, operation, after) = (&call.args[1..time], &call.args[time + 1], &call.args[time + 3..]);
+    let [before, middle, after] =
+        [&call.args[1..time], &call.args[time + 1..call.args.len() - 2], &call.args[call.args.len() - 1..]];
     let mut connection = server.connection().unwrap();
     let later: Vec<u64> = (1..HITS).collect();
     for part in later.chunks(1000) {
         let mut pipeline = redis::pipe();
         for index in part {
             let now = (start + Duration::from_millis(*index)).as_micros().to_string();
-            pipeline.cmd("EVALSHA").arg(before).arg(now).arg(operation).arg(cost(*index)).arg(after).ignore();
+            pipeline.cmd("EVALSHA").arg(before).arg(now).arg(middle).arg(cost(*index)).arg(after).ignore();
         }
         pipeline.exec(&mut connection).unwrap();
     }

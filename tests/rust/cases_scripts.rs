@@ -217,7 +217,7 @@ async fn sc_08_every_command_that_scripts_need_is_named_when_it_lacks() {
     for kind in ServerKind::ALL.into_iter().filter(|kind| server_binary::find(*kind).is_some()) {
         let server = Server::start(kind);
         for command in
-            ["get", "pttl", "set", "zadd", "pexpire", "zrange", "zcount", "zcard", "zrem", "unlink", "evalsha"]
+            ["get", "mget", "pttl", "set", "zadd", "pexpire", "zrange", "zcount", "zcard", "zrem", "unlink", "evalsha"]
         {
             let client = patient(&user_without(&server, &[command])).build().unwrap();
             let lacking = client.ping().await.unwrap().lacking;
@@ -246,13 +246,14 @@ async fn sc_08_what_a_user_may_not_do_is_a_permission_error_and_charges_nothing(
 }
 
 /// All that a user of grifo's needs.
-const NEEDED: [&str; 17] = [
+const NEEDED: [&str; 18] = [
     "+evalsha",
     "+eval",
     "+evalsha_ro",
     "+eval_ro",
     "+time",
     "+get",
+    "+mget",
     "+pttl",
     "+set",
     "+zadd",

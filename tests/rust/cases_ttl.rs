@@ -52,6 +52,10 @@ async fn tt_01_an_immortal_key_heals_at_once_whatever_is_asked() {
         assert_eq!(limiter.check_n("k", 0).await.unwrap().remaining, 3, "{limits}");
         assert!(stored_keys(server).is_empty(), "{limits}");
         persist().await;
+        assert_eq!(limiter.check_n("k", 1).await.unwrap().remaining, 2, "{limits}: a denial looks closer");
+        assert!(pttl(server, &stored_key(server)) > 0, "{limits}");
+        let _ = limiter.reset("k").await.unwrap();
+        persist().await;
         assert_eq!(limiter.refund("k", 1).await.unwrap().remaining, 3, "{limits}");
         assert!(stored_keys(server).is_empty(), "{limits}");
         persist().await;

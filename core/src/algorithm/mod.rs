@@ -6,7 +6,7 @@
 mod fixed_window;
 mod sliding_window;
 mod sliding_window_counter;
-mod token_bucket;
+pub(crate) mod token_bucket;
 
 use std::time::Duration;
 
@@ -65,12 +65,23 @@ pub(crate) const fn letter(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// The four numbers that the script of the algorithm wants of a Limit.
-pub(crate) const fn parameters(limit: &Limit) -> [u64; 4] {
+/// The five numbers that the script of the algorithm wants of a Limit.
+pub(crate) const fn parameters(limit: &Limit) -> [u64; 5] {
     match limit.algorithm() {
-        Algorithm::TokenBucket => [limit.num(), limit.den(), limit.full(), limit.tick()],
-        Algorithm::SlidingWindow | Algorithm::FixedWindow => [limit.count(), limit.period_micros(), 0, 1],
-        Algorithm::SlidingWindowCounter => [limit.count(), limit.period_ticks(), 0, limit.tick()],
+        Algorithm::TokenBucket => [limit.num(), limit.den(), limit.full(), limit.tick(), limit.period_micros()],
+        Algorithm::SlidingWindow | Algorithm::FixedWindow => [limit.count(), limit.period_micros(), 0, 1, 0],
+        Algorithm::SlidingWindowCounter => [limit.count(), limit.period_ticks(), 0, limit.tick(), 0],
+    }
+}
+
+/// What a reading was before the last `amount` was taken, at the same instant.
+pub(crate) fn before(reading: Reading, limit: &Limit, amount: u64) -> Reading {
+    match limit.algorithm() {
+        Algorithm::TokenBucket => token_bucket::before(reading, limit, amount),
+        Algorithm::SlidingWindow => [reading[0].saturating_sub(amount), reading[1], 0],
+        Algorithm::SlidingWindowCounter | Algorithm::FixedWindow => {
+            [reading[0].saturating_sub(amount), reading[1], reading[2]]
+        }
     }
 }
 

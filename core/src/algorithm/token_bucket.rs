@@ -70,6 +70,15 @@ fn units_of(tokens: u64, limit: &Limit) -> u128 {
     u128::from(tokens) * u128::from(limit.num())
 }
 
+/// The reading of a bucket that misses `units`.
+pub(crate) const fn missing(units: u64, limit: &Limit) -> Reading {
+    [units / limit.den(), units % limit.den(), 0]
+}
+
+pub(super) fn before(reading: Reading, limit: &Limit, amount: u64) -> Reading {
+    missing(narrow(units(reading, limit).saturating_sub(units_of(amount, limit))), limit)
+}
+
 pub(super) fn judge(state: Option<&State>, limit: &Limit, now: u64, cost: u64) -> Judgement {
     let reading = reading(read(state, limit, now), limit, now);
     let passes = cost == 0 || units(reading, limit) + units_of(cost, limit) <= u128::from(limit.full());

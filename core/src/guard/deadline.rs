@@ -7,14 +7,10 @@ use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, late};
 
-/// Ends the work at the deadline. Without one nothing is waited for, and no runtime is needed.
-pub(super) async fn within<T>(
-    deadline: Option<Instant>,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    let Some(deadline) = deadline else { return work.await };
+/// Ends the work at the deadline.
+pub(super) async fn within<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     if Handle::try_current().is_err() {
         return Err(no_runtime());
     }
@@ -22,10 +18,6 @@ pub(super) async fn within<T>(
         Ok(outcome) => outcome,
         Err(_) => Err(late()),
     }
-}
-
-pub(super) fn late() -> Error {
-    Error::new(ErrorKind::Timeout, "the store did not answer within the deadline")
 }
 
 /// What `work` gives, unless `end` comes first.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::learnt_clock::LearntClock;
 use crate::clock::Clock;
 use crate::decision::{Decision, LimitDecision, Source};
-use crate::limit::{Algorithm, Limit, MAX_EXACT, MAX_SPAN};
+use crate::limit::{Algorithm, Limit, Limits, MAX_EXACT, MAX_SPAN};
 use crate::store::memory::MemoryStore;
 use crate::store::{Entry, Operation};
 
@@ -101,26 +101,25 @@ impl Fallback {
     }
 
     pub(crate) fn decide(&self, share: Share, operation: Operation, entry: &Entry<'_>, next_try: Duration) -> Decision {
-        let limits: Vec<Limit> = entry.limits.iter().map(|limit| share.of_limit(limit)).collect();
+        let limits = Arc::new(entry.limits.map(|limit| share.of_limit(limit)));
         let cost = operation.judged_cost(entry.amount);
         if operation == Operation::Check && limits.iter().any(|limit| cost > limit.capacity()) {
             return self.waits_for_the_store(&limits, entry, next_try);
         }
         let local = Entry { limits: &limits, ..*entry };
-        let answers = self.store.decide(operation, &[local], None);
-        let decision = answers.list[0].into_decision(&limits, cost);
+        let decision = self.store.decide_now(operation, &local, None).answer.into_decision(&limits, cost);
         by_rule(&decision.limits, entry.limits, decision.allowed)
     }
 
     /// A cost above the share but within the Limit: only the store can admit it.
-    fn waits_for_the_store(&self, limits: &[Limit], entry: &Entry<'_>, next_try: Duration) -> Decision {
-        let peeked = self.store.decide(Operation::Peek, &[Entry { limits, amount: 1, ..*entry }], None);
-        let seen = peeked.list[0].into_decision(limits, 0);
+    fn waits_for_the_store(&self, limits: &Arc<Limits>, entry: &Entry<'_>, next_try: Duration) -> Decision {
+        let peeked = self.store.decide_now(Operation::Peek, &Entry { limits, amount: 1, ..*entry }, None);
+        let seen = peeked.answer.into_decision(limits, 0);
         let wait = next_try.max(Duration::from_micros(1));
         let decisions: Vec<LimitDecision> = seen
             .limits
             .iter()
-            .zip(limits)
+            .zip(limits.iter())
             .map(|(decision, limit)| LimitDecision {
                 retry_after: Some(if entry.amount > limit.capacity() { wait } else { Duration::ZERO }),
                 ..*decision

@@ -6,20 +6,16 @@ mod learnt_clock;
 mod options;
 mod turns;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
-use futures_util::stream;
-use futures_util::{FutureExt, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant as TokioInstant;
 
+use self::deadline::within;
 pub(crate) use self::deadline::{first, no_runtime};
-use self::deadline::{late, within};
 pub(crate) use self::fallback::{Fallback, Share};
 pub use self::options::FailurePolicy;
 pub(crate) use self::options::{Options, check_share, check_timeout};
@@ -27,25 +23,17 @@ use self::turns::Turns;
 pub(crate) use self::turns::{Place, Turn};
 use crate::clock::Clock;
 use crate::decision::{Decision, LimitDecision, Source};
-use crate::error::{Error, ErrorKind};
+use crate::error::{self, Error, ErrorKind};
 use crate::limit::{Limit, Limits};
 use crate::stats::{Counters, Stats};
-use crate::store::{Answers, AnyStore, Entry, Operation, Pong, Store};
+use crate::store::{AnyStore, Entry, Operation, Pong, Store, Terms, Told};
 
 /// The pause between two attempts to make the store ready.
 const CONNECT_PAUSE: Duration = Duration::from_millis(20);
-/// How many calls of one lane may be waiting for their answers.
-const CALLS_IN_FLIGHT: usize = 4;
 /// Two lines in the log about trouble are no closer together, in microseconds.
 const LOG_PAUSE: u64 = 10_000_000;
 /// When a store that is out of reach is tried again, where nothing better is known.
 const NEXT_TRY: Duration = Duration::from_millis(100);
-
-/// Entries that may share a call, and their places among all.
-struct Lane<'a> {
-    places: Vec<usize>,
-    entries: Vec<Entry<'a>>,
-}
 
 /// A store behind its guard.
 #[derive(Debug)]
@@ -81,7 +69,7 @@ impl Guard {
 
     pub(crate) fn check_open(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorKind::Closed, "the client was closed; make another"));
+            return Err(error::closed());
         }
         Ok(())
     }
@@ -132,15 +120,39 @@ impl Guard {
             let _ = self.fallback.decide(options.share, Operation::Refund, entry, NEXT_TRY);
             return Ok(());
         }
-        let deadline = TokioInstant::now() + options.timeout;
-        within(Some(deadline), self.store.call(Operation::Refund, std::slice::from_ref(entry), None)).await.map(drop)
+        self.ask(options, Operation::Refund, entry).await.map(drop)
     }
 
     pub(crate) fn stats(&self) -> Stats {
         self.counters.read(self.store.reloads())
     }
 
-    /// Decides every entry: from the Limits alone where a cost can never pass, else by the store, else by the policy.
+    /// Decides one entry: from the Limits alone where a cost can never pass, else by the store, else by the policy.
+    pub(crate) async fn decide_one(
+        &self,
+        options: &Options,
+        operation: Operation,
+        entry: &Entry<'_>,
+    ) -> Result<Decision, Error> {
+        self.counters.add_decisions(1);
+        if let Some(decision) = impossible(operation, entry) {
+            return Ok(decision);
+        }
+        match self.ask(options, operation, entry).await {
+            Ok(told) => Ok(self.accept(operation, entry, &told, None)),
+            Err(error) => self.degrade(options, operation, entry, error),
+        }
+    }
+
+    async fn ask(&self, options: &Options, operation: Operation, entry: &Entry<'_>) -> Result<Told, Error> {
+        if let AnyStore::Memory(store) = &self.store {
+            return Ok(store.decide_now(operation, entry, None));
+        }
+        let terms = Terms { operation, now: None, deadline: TokioInstant::now() + options.timeout };
+        within(terms.deadline, self.store.decide_one(terms, entry)).await
+    }
+
+    /// The same for many entries, in order: each is answered by whatever can decide it.
     pub(crate) async fn decide(
         &self,
         options: &Options,
@@ -149,90 +161,46 @@ impl Guard {
         now: Option<u64>,
     ) -> Result<Vec<Decision>, Error> {
         self.counters.add_decisions(entries.len());
-        let deadline = (!self.store.is_immediate()).then(|| TokioInstant::now() + options.timeout);
         let mut decisions: Vec<Option<Decision>> = entries.iter().map(|entry| impossible(operation, entry)).collect();
-        let lanes = self.lanes(entries, &decisions);
-        // A node that hangs holds up its own lanes alone.
-        let decided =
-            join_all(lanes.iter().map(|lane| self.decide_lane(options, operation, &lane.entries, now, deadline)));
-        for (lane, decided) in lanes.iter().zip(decided.await) {
-            for (place, decision) in lane.places.iter().zip(decided?) {
-                decisions[*place] = Some(decision);
-            }
+        let open: Vec<usize> = (0..entries.len()).filter(|place| decisions[*place].is_none()).collect();
+        let asked: Vec<Entry<'_>> = open.iter().map(|place| entries[*place]).collect();
+        let outcomes = self.ask_all(options, operation, &asked, now).await;
+        for ((place, entry), outcome) in open.into_iter().zip(&asked).zip(outcomes) {
+            decisions[place] = Some(match outcome {
+                Ok(told) => self.accept(operation, entry, &told, now),
+                Err(error) => self.degrade(options, operation, entry, error)?,
+            });
         }
         let undecided = || Error::new(ErrorKind::Internal, "a key was left undecided");
         decisions.into_iter().collect::<Option<_>>().ok_or_else(undecided)
     }
 
-    /// The entries that are not decided yet, by the lane that each must take.
-    fn lanes<'a>(&self, entries: &[Entry<'a>], decisions: &[Option<Decision>]) -> Vec<Lane<'a>> {
-        let mut lanes: Vec<Lane<'a>> = Vec::new();
-        let mut by_number = HashMap::new();
-        for (place, entry) in entries.iter().enumerate().filter(|(place, _)| decisions[*place].is_none()) {
-            let index = *by_number.entry(self.store.lane(entry.key)).or_insert(lanes.len());
-            if index == lanes.len() {
-                lanes.push(Lane { places: Vec::new(), entries: Vec::new() });
-            }
-            lanes[index].places.push(place);
-            lanes[index].entries.push(*entry);
-        }
-        lanes
-    }
-
-    /// Decides the entries of one lane, in as many calls as they take.
-    async fn decide_lane(
+    async fn ask_all(
         &self,
         options: &Options,
         operation: Operation,
         entries: &[Entry<'_>],
         now: Option<u64>,
-        deadline: Option<TokioInstant>,
-    ) -> Result<Vec<Decision>, Error> {
-        let parts = entries.chunks(self.store.entries_per_call());
-        let calls: Vec<_> = parts.clone().map(|part| self.call(operation, part, now, deadline).boxed()).collect();
-        // Sent in order, and so decided in order, without waiting for the answers of those before.
-        let answers: Vec<_> = stream::iter(calls).buffered(CALLS_IN_FLIGHT).collect().await;
-        let mut decisions = Vec::with_capacity(entries.len());
-        for (part, answers) in parts.zip(answers) {
-            match answers {
-                Ok(answers) => decisions.extend(self.accept(operation, part, &answers, now)),
-                Err(error) => decisions.extend(self.degrade(options, operation, part, error)?),
-            }
+    ) -> Vec<Result<Told, Error>> {
+        if let AnyStore::Memory(store) = &self.store {
+            return entries.iter().map(|entry| Ok(store.decide_now(operation, entry, now))).collect();
         }
-        Ok(decisions)
+        let terms = Terms { operation, now, deadline: TokioInstant::now() + options.timeout };
+        let outcomes = within(terms.deadline, async { Ok(self.store.decide(terms, entries).await) }).await;
+        outcomes.unwrap_or_else(|error| vec![Err(error); entries.len()])
     }
 
-    async fn call(
-        &self,
-        operation: Operation,
-        entries: &[Entry<'_>],
-        now: Option<u64>,
-        deadline: Option<TokioInstant>,
-    ) -> Result<Answers, Error> {
-        if deadline.is_some_and(|deadline| deadline <= TokioInstant::now()) {
-            return Err(late());
+    fn accept(&self, operation: Operation, entry: &Entry<'_>, told: &Told, now: Option<u64>) -> Decision {
+        if told.healed > 0 {
+            self.counters.add_healed(told.healed);
         }
-        within(deadline, self.store.call(operation, entries, now)).await
-    }
-
-    fn accept(
-        &self,
-        operation: Operation,
-        entries: &[Entry<'_>],
-        answers: &Answers,
-        now: Option<u64>,
-    ) -> Vec<Decision> {
-        self.counters.add_healed(answers.healed);
-        if now.is_none() {
-            self.fallback.learn_time(answers.now);
+        if let Some(time) = told.now.filter(|_| now.is_none()) {
+            self.fallback.learn_time(time);
         }
         if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the store decides again");
         }
-        let decide = |(entry, answer): (&Entry<'_>, &crate::store::Answer)| {
-            answer.into_decision(entry.limits, operation.judged_cost(entry.amount))
-        };
-        entries.iter().zip(&answers.list).map(decide).collect()
+        told.answer.into_decision(entry.limits, operation.judged_cost(entry.amount))
     }
 
     /// Answers in the store's place.
@@ -240,24 +208,23 @@ impl Guard {
         &self,
         options: &Options,
         operation: Operation,
-        entries: &[Entry<'_>],
+        entry: &Entry<'_>,
         error: Error,
-    ) -> Result<Vec<Decision>, Error> {
+    ) -> Result<Decision, Error> {
+        // Whatever ended together with the client.
+        self.check_open()?;
         if !error.kind().is_of_the_store() {
             return Err(error);
         }
-        self.counters.add_degraded(entries.len());
+        self.counters.add_degraded(1);
         self.log_trouble(options, &error);
-        let answer = |entry: &Entry<'_>| match options.on_failure {
-            FailurePolicy::Open => Ok(open(entry)),
-            FailurePolicy::Closed => Ok(closed(entry, self.next_try())),
-            FailurePolicy::Local => Ok(self.fallback.decide(options.share, operation, entry, self.next_try())),
-            FailurePolicy::Raise => Err(error.clone()),
+        let decision = match options.on_failure {
+            FailurePolicy::Open => open(entry),
+            FailurePolicy::Closed => closed(entry, self.next_try()),
+            FailurePolicy::Local => self.fallback.decide(options.share, operation, entry, self.next_try()),
+            FailurePolicy::Raise => return Err(error),
         };
-        entries
-            .iter()
-            .map(|entry| answer(entry).map(|decision| Decision { reason: Some(error.kind()), ..decision }))
-            .collect()
+        Ok(Decision { reason: Some(error.kind()), ..decision })
     }
 
     /// One line when trouble begins, and no more than one in a while.
@@ -277,7 +244,9 @@ impl Guard {
 
     /// Makes the store ready; tries again what may pass, until the time is up.
     pub(crate) async fn connect(&self, timeout: Duration) -> Result<(), Error> {
-        let deadline = self.deadline(timeout);
+        if self.store.is_immediate() {
+            return Ok(());
+        }
         let mut last = None;
         let work = async {
             loop {
@@ -290,7 +259,7 @@ impl Guard {
                 }
             }
         };
-        let outcome = within(deadline, work).await;
+        let outcome = within(TokioInstant::now() + timeout, work).await;
         match outcome {
             Err(error) if error.kind() == ErrorKind::Timeout => Err(last.unwrap_or(error)),
             outcome => outcome,
@@ -298,11 +267,16 @@ impl Guard {
     }
 
     pub(crate) async fn ping(&self, timeout: Duration) -> Result<Pong, Error> {
-        within(self.deadline(timeout), self.store.ping()).await
+        if self.store.is_immediate() {
+            return self.store.ping().await;
+        }
+        within(TokioInstant::now() + timeout, self.store.ping()).await
     }
+}
 
-    fn deadline(&self, timeout: Duration) -> Option<TokioInstant> {
-        (!self.store.is_immediate()).then(|| TokioInstant::now() + timeout)
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.store.close();
     }
 }
 

@@ -259,9 +259,22 @@ impl Limits {
         Ok(Self(limits))
     }
 
+    /// What `change` makes of each of them, one by one. They must remain of the same algorithms and of different periods.
+    pub(crate) fn map(&self, change: impl FnMut(&Limit) -> Limit) -> Self {
+        Self(self.0.iter().map(change).collect())
+    }
+
     /// The Limits in order.
     #[must_use]
     pub fn as_slice(&self) -> &[Limit] {
+        &self.0
+    }
+}
+
+impl std::ops::Deref for Limits {
+    type Target = [Limit];
+
+    fn deref(&self) -> &[Limit] {
         &self.0
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decision::Decision;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::guard::{FailurePolicy, Guard, Options, Share, check_share, check_timeout};
 use crate::key::{check_key, check_name};
 use crate::limit::Limits;
@@ -219,12 +221,13 @@ impl Limiter {
     }
 
     pub(crate) fn entry<'a>(&'a self, key: &'a [u8], amount: u64) -> Entry<'a> {
-        Entry { limiter: &self.name, limits: self.limits.as_slice(), key, amount }
+        Entry { limiter: &self.name, limits: &self.limits, key, amount }
     }
 
     pub(crate) async fn decide(&self, operation: Operation, key: &[u8], amount: u64) -> Result<Decision, Error> {
-        let decisions = self.decide_all(operation, &[self.entry(key, amount)], None).await?;
-        decisions.into_iter().next().ok_or_else(|| Error::new(ErrorKind::Internal, "the key was left undecided"))
+        self.guard.check_open()?;
+        check_key(key)?;
+        self.guard.decide_one(&self.options, operation, &self.entry(key, amount)).await
     }
 
     pub(crate) async fn decide_all(

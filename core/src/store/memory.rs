@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::{Answer, Answers, Entry, Operation, Pong, Store};
+use super::{Answer, Entry, Operation, Pong, Store, Terms, Told};
 use crate::algorithm::{self, State};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -41,18 +41,13 @@ impl MemoryStore {
         Self { clock, hasher: RandomState::new(), shards: (0..count).map(shard).collect() }
     }
 
-    /// Like [`Store::call`], without a future.
-    pub(crate) fn decide(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Answers {
-        let mut answers = Answers { now: 0, healed: 0, list: Vec::with_capacity(entries.len()) };
-        for entry in entries {
-            let mut shard = self.shard(entry.key);
-            // Read under the lock: a thread that waited for it with an earlier time would seem to step back.
-            answers.now = now.unwrap_or_else(|| self.clock.now());
-            let (answer, healed) = shard.decide(operation, entry, answers.now);
-            answers.list.push(answer);
-            answers.healed += healed;
-        }
-        answers
+    /// Like [`Store::decide_one`], without a future.
+    pub(crate) fn decide_now(&self, operation: Operation, entry: &Entry<'_>, now: Option<u64>) -> Told {
+        let mut shard = self.shard(entry.key);
+        // Read under the lock: a thread that waited for it with an earlier time would seem to step back.
+        let now = now.unwrap_or_else(|| self.clock.now());
+        let (answer, healed) = shard.decide(operation, entry, now);
+        Told { answer, now: Some(now), healed }
     }
 
     /// All Limits of one key live in one shard, so that they are decided under one lock.
@@ -64,8 +59,12 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    async fn call(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Result<Answers, Error> {
-        Ok(self.decide(operation, entries, now))
+    async fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+        Ok(self.decide_now(terms.operation, entry, terms.now))
+    }
+
+    async fn decide(&self, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
+        entries.iter().map(|entry| Ok(self.decide_now(terms.operation, entry, terms.now))).collect()
     }
 
     async fn connect(&self) -> Result<(), Error> {
@@ -115,7 +114,7 @@ impl Shard {
         let names: Vec<Vec<u8>> = entry.limits.iter().map(|limit| name(entry, limit)).collect();
         let mut healed =
             if operation == Operation::Refund && entry.amount > 0 { self.heal(&names, entry.limits, now) } else { 0 };
-        for (name, limit) in names.iter().zip(entry.limits) {
+        for (name, limit) in names.iter().zip(entry.limits.iter()) {
             match operation {
                 Operation::Refund if entry.amount > 0 => self.give(name, limit, now, entry.amount),
                 Operation::Reset => drop(self.slots.swap_remove(name.as_slice())),
@@ -128,7 +127,7 @@ impl Shard {
             healed = self.heal(&names, entry.limits, now);
         }
         if operation == Operation::Check && answer.allowed && cost > 0 {
-            for (name, limit) in names.iter().zip(entry.limits) {
+            for (name, limit) in names.iter().zip(entry.limits.iter()) {
                 self.take(name, limit, now, cost, &names);
             }
             answer.readings = self.judge(&names, entry.limits, now, 0).0.readings;

@@ -4,12 +4,15 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 
 use std::future::Future;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::Instant as StdInstant;
+
+use tokio::time::Instant;
 
 use crate::algorithm::{self, Reading};
 use crate::decision::{Decision, Source};
 use crate::error::Error;
-use crate::limit::{Limit, MAX_LIMITS};
+use crate::limit::{Limit, Limits, MAX_LIMITS};
 
 /// What a call does to its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +43,7 @@ impl Operation {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) limiter: &'a str,
-    pub(crate) limits: &'a [Limit],
+    pub(crate) limits: &'a Arc<Limits>,
     pub(crate) key: &'a [u8],
     /// Tokens to take or to give back.
     pub(crate) amount: u64,
@@ -66,8 +69,8 @@ impl Answer {
 /// What the store says of a call.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    /// The store's time, in microseconds since the epoch.
-    pub(crate) now: u64,
+    /// The store's time, in microseconds since the epoch, where it was told.
+    pub(crate) now: Option<u64>,
     /// Keys that were found broken and were mended.
     pub(crate) healed: u64,
     /// One for each entry, in order.
@@ -90,15 +93,40 @@ pub struct Pong {
     pub round_trip: std::time::Duration,
 }
 
+impl Answers {
+    /// What each caller is told. What is said of all is told to the first.
+    pub(crate) fn into_told(self) -> impl Iterator<Item = Told> {
+        let (mut now, mut healed) = (self.now, self.healed);
+        self.list.into_iter().map(move |answer| Told { answer, now: now.take(), healed: std::mem::take(&mut healed) })
+    }
+}
+
+/// What the store says to one caller.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    pub(crate) answer: Answer,
+    /// The store's time, in microseconds since the epoch, where it was told.
+    pub(crate) now: Option<u64>,
+    /// Keys that were found broken and were mended.
+    pub(crate) healed: u64,
+}
+
+/// How a decision is to be made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) operation: Operation,
+    /// In microseconds since the epoch; none is the store's own time.
+    pub(crate) now: Option<u64>,
+    /// After this nobody waits for it any more.
+    pub(crate) deadline: Instant,
+}
+
 pub(crate) trait Store {
-    /// Decides all entries in one step that nothing else comes between, at `now` (microseconds since the epoch) or at the
-    /// store's own time.
-    fn call(
-        &self,
-        operation: Operation,
-        entries: &[Entry<'_>],
-        now: Option<u64>,
-    ) -> impl Future<Output = Result<Answers, Error>> + Send;
+    /// Decides one entry. Waits for the deadline to pass at most, as a rule.
+    fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> impl Future<Output = Result<Told, Error>> + Send;
+
+    /// Decides entries in order, together where that can be. All outcomes are there by the deadline.
+    fn decide(&self, terms: Terms, entries: &[Entry<'_>]) -> impl Future<Output = Vec<Result<Told, Error>>> + Send;
 
     /// Makes ready for calls, so that the first is as fast as the others.
     fn connect(&self) -> impl Future<Output = Result<(), Error>> + Send;
@@ -118,22 +146,6 @@ pub(crate) enum AnyStore {
 }
 
 impl AnyStore {
-    /// How many entries go into one call: as many as keep the server busy for about 150 µs.
-    pub(crate) const fn entries_per_call(&self) -> usize {
-        match self {
-            Self::Memory(_) => usize::MAX,
-            Self::Redis(_) | Self::Cluster(_) => 32,
-        }
-    }
-
-    /// Which entries may share a call: those of one lane, told by their keys.
-    pub(crate) fn lane(&self, key: &[u8]) -> usize {
-        match self {
-            Self::Memory(_) | Self::Redis(_) => 0,
-            Self::Cluster(store) => store.lane(key),
-        }
-    }
-
     /// How often a script was sent whole.
     pub(crate) fn reloads(&self) -> u64 {
         match self {
@@ -144,7 +156,7 @@ impl AnyStore {
     }
 
     /// When a server that is out of reach is next tried, where that is known.
-    pub(crate) fn next_attempt(&self) -> Option<Instant> {
+    pub(crate) fn next_attempt(&self) -> Option<StdInstant> {
         match self {
             Self::Memory(_) => None,
             Self::Redis(store) => store.next_attempt(),
@@ -159,11 +171,19 @@ impl AnyStore {
 }
 
 impl Store for AnyStore {
-    async fn call(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Result<Answers, Error> {
+    async fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
         match self {
-            Self::Memory(store) => store.call(operation, entries, now).await,
-            Self::Redis(store) => store.call(operation, entries, now).await,
-            Self::Cluster(store) => store.call(operation, entries, now).await,
+            Self::Memory(store) => store.decide_one(terms, entry).await,
+            Self::Redis(store) => store.decide_one(terms, entry).await,
+            Self::Cluster(store) => store.decide_one(terms, entry).await,
+        }
+    }
+
+    async fn decide(&self, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
+        match self {
+            Self::Memory(store) => store.decide(terms, entries).await,
+            Self::Redis(store) => store.decide(terms, entries).await,
+            Self::Cluster(store) => store.decide(terms, entries).await,
         }
     }
 

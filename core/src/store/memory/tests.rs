@@ -13,9 +13,9 @@ fn len(store: &MemoryStore) -> usize {
 }
 
 fn call(store: &MemoryStore, operation: Operation, limit: &str, key: &str, amount: u64) -> Answer {
-    let limit: Limit = limit.parse().unwrap();
-    let entry = Entry { limiter: "api", limits: &[limit], key: key.as_bytes(), amount };
-    store.decide(operation, &[entry], None).list[0]
+    let limits = Arc::new(limit.parse().unwrap());
+    let entry = Entry { limiter: "api", limits: &limits, key: key.as_bytes(), amount };
+    store.decide_now(operation, &entry, None).answer
 }
 
 fn check(store: &MemoryStore, limit: &str, key: &str) -> bool {
@@ -111,10 +111,10 @@ fn cc_01_many_threads_admit_exactly_the_limit() {
 fn a_key_heals_once_when_the_clock_steps_back_and_not_otherwise() {
     let (store, _clock) = store(10);
     for limit in LIMITS {
-        let limit: Limit = limit.parse().unwrap();
-        let entry = Entry { limiter: "api", limits: &[limit], key: b"key", amount: 5 };
+        let limits = Arc::new(limit.parse().unwrap());
+        let entry = Entry { limiter: "api", limits: &limits, key: b"key", amount: 5 };
         let start = 1_800_000_000_000_000;
-        let healed = |operation, now| store.decide(operation, &[entry], Some(now)).healed;
+        let healed = |operation, now| store.decide_now(operation, &entry, Some(now)).healed;
         assert_eq!(healed(Operation::Check, start), 0, "{limit}: nothing was there");
         assert_eq!(healed(Operation::Check, start), 0, "{limit}: the clock stands still, and nothing is left");
         assert_eq!(healed(Operation::Check, start + 1), 0, "{limit}: the clock goes on");

@@ -11,19 +11,22 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use redis::Value;
+use tokio::time::timeout_at;
 
 use super::access::Access;
 use super::address::Address;
+use super::batch::Demand;
+use super::call::Call;
 use super::node::Node;
 use super::ping::ping_cluster;
+use super::queue::{self, Route};
 use super::record::Record;
 use super::reply::Failure;
-use super::script::Call;
 use super::sentinel::Sentinels;
 use super::topology::{Seeds, Topology};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, late};
 use crate::key::Partitions;
-use crate::store::{Answer, Answers, Entry, Operation, Pong, Store};
+use crate::store::{Answers, Entry, Pong, Store, Terms, Told};
 
 /// How often a request that surely did not run is sent again, before the deadline may end it.
 const ATTEMPTS: usize = 16;
@@ -75,76 +78,54 @@ impl ClusterStore {
         self.router.topology.next_attempt()
     }
 
-    /// Which keys may share a call.
-    pub(crate) fn lane(&self, key: &[u8]) -> usize {
-        if self.has_slots { self.record.partitions().of(key) } else { 0 }
+    /// The partition that a key is in, as far as calls are concerned: where there are no slots, all are in one.
+    fn lane(&self, partitions: Partitions, key: &[u8]) -> usize {
+        if self.has_slots { partitions.of(key) } else { 0 }
     }
 
-    /// Decides entries of any partitions, in as many calls as that takes.
-    async fn decide(
-        &self,
-        partitions: Partitions,
-        operation: Operation,
-        entries: &[Entry<'_>],
-        now: Option<u64>,
-    ) -> Result<Answers, Error> {
-        if !self.has_slots {
-            return self.decide_in_slot(partitions, 0, operation, entries, now).await;
-        }
-        let mut all = Answers { list: vec![Answer::default(); entries.len()], ..Answers::default() };
-        for (partition, places) in by_partition(partitions, entries) {
-            let part: Vec<Entry<'_>> = places.iter().map(|place| entries[*place]).collect();
-            let answers = self.decide_in_slot(partitions, partition, operation, &part, now).await?;
-            (all.now, all.healed) = (answers.now, all.healed + answers.healed);
-            for (place, answer) in places.into_iter().zip(answers.list) {
-                all.list[place] = answer;
+    async fn ask_one(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+        let lane = self.lane(partitions, entry.key);
+        let node = self.router.topology.master(partitions.slot(lane)).await?;
+        let demand = Demand::new(&self.prefix, partitions, lane, terms, entry);
+        queue::decide(&self.router, &node, demand).await
+    }
+
+    /// Asks each master about its entries. One that hangs holds up no other's.
+    async fn ask(&self, partitions: Partitions, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
+        let mut by_node: Vec<(Arc<Node>, Vec<Placed>)> = Vec::new();
+        let mut receipts: Vec<_> = entries.iter().map(|_| Err(late())).collect();
+        for (place, entry) in entries.iter().enumerate() {
+            let lane = self.lane(partitions, entry.key);
+            let master = self.router.topology.master(partitions.slot(lane));
+            let node = match timeout_at(terms.deadline, master).await.unwrap_or_else(|_| Err(late())) {
+                Ok(node) => node,
+                Err(error) => {
+                    receipts[place] = Err(error);
+                    continue;
+                }
+            };
+            let demand = (place, Demand::new(&self.prefix, partitions, lane, terms, entry));
+            match by_node.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &node)) {
+                Some((_, demands)) => demands.push(demand),
+                None => by_node.push((node, vec![demand])),
             }
         }
-        Ok(all)
-    }
-
-    /// Decides entries of one partition together, or one by one while their slot is moving.
-    async fn decide_in_slot(
-        &self,
-        partitions: Partitions,
-        partition: usize,
-        operation: Operation,
-        entries: &[Entry<'_>],
-        now: Option<u64>,
-    ) -> Result<Answers, Error> {
-        let slot = partitions.slot(partition);
-        let call = Call::new(&self.prefix, partitions, operation, entries, now);
-        if let Some(value) = self.router.run(&call, slot).await? {
-            return call.parse(value);
+        for (node, demands) in by_node {
+            let (places, demands): (Vec<_>, Vec<_>) = demands.into_iter().unzip();
+            let asked = queue::decide_together(&self.router, &node, demands);
+            places.into_iter().zip(asked).for_each(|(place, receipt)| receipts[place] = receipt);
         }
-        let mut all = Answers::default();
-        for entry in entries {
-            let call = Call::new(&self.prefix, partitions, operation, std::slice::from_ref(entry), now);
-            let answers = call.parse(self.router.run_whole(&call, slot).await?)?;
-            (all.now, all.healed) = (answers.now, all.healed + answers.healed);
-            all.list.extend(answers.list);
-        }
-        Ok(all)
+        queue::outcomes(receipts).await
     }
 
     fn read_record(&self, call: Call) -> impl Future<Output = Result<Value, Error>> + Send + 'static {
         let router = Arc::clone(&self.router);
-        async move { router.run_whole(&call, 0).await }
+        async move { router.ask_whole(&call, 0).await }
     }
 }
 
-/// The places of the entries of each partition.
-fn by_partition(partitions: Partitions, entries: &[Entry<'_>]) -> Vec<(usize, Vec<usize>)> {
-    let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
-    for (place, entry) in entries.iter().enumerate() {
-        let partition = partitions.of(entry.key);
-        match groups.iter_mut().find(|(other, _)| *other == partition) {
-            Some((_, places)) => places.push(place),
-            None => groups.push((partition, vec![place])),
-        }
-    }
-    groups
-}
+/// A demand, and the place of its outcome.
+type Placed = (usize, Demand);
 
 /// Sends calls to the masters of their slots.
 #[derive(Debug)]
@@ -163,40 +144,41 @@ enum Next {
 impl Router {
     /// Sends a call until it ran, or failed in a way that leaves open whether it ran.
     /// None when its entries must be sent one by one.
-    async fn run(&self, call: &Call, slot: u16) -> Result<Option<Value>, Error> {
+    async fn ask(&self, call: &Call, slot: u16, first: Option<(Arc<Node>, Failure)>) -> Result<Option<Value>, Error> {
         let mut unanswered = LearnIfDropped { topology: &self.topology, armed: true };
-        let outcome = self.attempts(call, slot).await;
+        let outcome = self.attempts(call, slot, first).await;
         unanswered.armed = false;
         outcome
     }
 
     /// The same for a call that cannot be split.
-    async fn run_whole(&self, call: &Call, slot: u16) -> Result<Value, Error> {
+    async fn ask_whole(&self, call: &Call, slot: u16) -> Result<Value, Error> {
         let moving = || Error::new(ErrorKind::Cluster, "the slot is just moving to another node");
-        self.run(call, slot).await?.ok_or_else(moving)
+        self.ask(call, slot, None).await?.ok_or_else(moving)
     }
 
-    async fn attempts(&self, call: &Call, slot: u16) -> Result<Option<Value>, Error> {
+    async fn attempts(
+        &self,
+        call: &Call,
+        slot: u16,
+        mut first: Option<(Arc<Node>, Failure)>,
+    ) -> Result<Option<Value>, Error> {
         let mut last = None;
         let mut pauses = 0;
         for _ in 0..ATTEMPTS {
-            let node = self.topology.master(slot).await?;
-            let link = match node.link().await {
-                Ok(link) => link,
-                Err(error) => {
-                    self.topology.learn_soon();
-                    return Err(error);
-                }
+            let (node, outcome) = match first.take() {
+                Some((node, failure)) => (node, Err(failure)),
+                None => self.attempt(call, slot).await?,
             };
-            let (node, outcome) = match node.run(&link, call, false).await {
-                Err(Failure::Ask(error, to)) => self.ask(node, error, &to, call).await,
+            let (node, outcome) = match outcome {
+                Err(Failure::Ask(error, to)) => self.ask_elsewhere(node, error, &to, call).await,
                 outcome => (node, outcome),
             };
             let failure = match outcome {
                 Ok(value) => return Ok(Some(value)),
                 Err(failure) => failure,
             };
-            match self.after(&failure, &node, slot, call.entries()) {
+            match self.after(&failure, &node, slot, call) {
                 Some(Next::Again) => {}
                 Some(Next::AgainAfterPause) if pauses < PAUSES => {
                     pauses += 1;
@@ -210,8 +192,16 @@ impl Router {
         Err(last.unwrap_or_else(|| Error::new(ErrorKind::Cluster, "the cluster did not run the script")))
     }
 
+    /// Sends a call to the master of its slot. Who answered, and what.
+    async fn attempt(&self, call: &Call, slot: u16) -> Result<(Arc<Node>, Result<Value, Failure>), Error> {
+        let node = self.topology.master(slot).await?;
+        let link = node.link().await.inspect_err(|_| self.topology.learn_soon())?;
+        let outcome = node.run(&link, call, false).await;
+        Ok((node, outcome))
+    }
+
     /// Sends a call to the node that its slot is just moving to. Who answered, and what.
-    async fn ask(
+    async fn ask_elsewhere(
         &self,
         answered: Arc<Node>,
         error: Error,
@@ -227,7 +217,7 @@ impl Router {
     }
 
     /// What to do after a failure; none when it is final.
-    fn after(&self, failure: &Failure, node: &Arc<Node>, slot: u16, entries: usize) -> Option<Next> {
+    fn after(&self, failure: &Failure, node: &Arc<Node>, slot: u16, call: &Call) -> Option<Next> {
         match failure {
             Failure::Moved(_, to) => {
                 let moved = self.topology.node_at(to, node)?;
@@ -235,15 +225,17 @@ impl Router {
                 self.topology.learn_soon();
                 Some(Next::Again)
             }
-            Failure::TryAgain(_) if entries > 1 => Some(Next::Split),
+            Failure::TryAgain(_) if call.entries() > 1 => Some(Next::Split),
             Failure::TryAgain(_) => Some(Next::AgainAfterPause),
             Failure::ReadOnly(_) | Failure::ClusterDown(_) | Failure::Loading(_) => {
                 self.topology.learn_soon();
                 Some(Next::AgainAfterPause)
             }
+            Failure::Undecided(_) if call.judge_generally() => Some(Next::Again),
             Failure::Unsent(_) | Failure::NoScript(_) | Failure::NoReadOnlyForm(_) | Failure::Ask(..) => {
                 Some(Next::Again)
             }
+            Failure::Undecided(_) => None,
             Failure::Final(_) => {
                 self.topology.learn_soon();
                 None
@@ -252,13 +244,47 @@ impl Router {
     }
 }
 
+impl Route for Router {
+    async fn run(&self, call: &Call, slot: u16, first: Option<(Arc<Node>, Failure)>) -> Result<Answers, Error> {
+        if let Some(value) = self.ask(call, slot, first).await? {
+            return call.parse(value);
+        }
+        // While the slot is moving, its keys are on two nodes.
+        let mut all = Answers::default();
+        for call in call.split() {
+            let answers = call.parse(self.ask_whole(&call, slot).await?)?;
+            (all.now, all.healed) = (answers.now, all.healed + answers.healed);
+            all.list.extend(answers.list);
+        }
+        Ok(all)
+    }
+
+    fn unanswered(&self) {
+        self.topology.learn_soon();
+    }
+}
+
 impl Store for ClusterStore {
-    async fn call(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Result<Answers, Error> {
-        let used = self.record.in_use(operation, entries, now, |call| self.read_record(call))?;
-        let answers = self.decide(used.partitions, operation, entries, now).await?;
-        match self.record.instead_of(used).await? {
-            Some(partitions) => self.decide(partitions, operation, entries, now).await,
-            None => Ok(answers),
+    async fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+        let used = self.record.in_use(terms, std::slice::from_ref(entry), |call| self.read_record(call))?;
+        let told = self.ask_one(used.partitions, terms, entry).await?;
+        match self.record.instead_of(used, terms.deadline).await? {
+            Some(partitions) => self.ask_one(partitions, terms, entry).await,
+            None => Ok(told),
+        }
+    }
+
+    async fn decide(&self, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
+        let all = |error: Error| vec![Err(error); entries.len()];
+        let used = match self.record.in_use(terms, entries, |call| self.read_record(call)) {
+            Ok(used) => used,
+            Err(error) => return all(error),
+        };
+        let outcomes = self.ask(used.partitions, terms, entries).await;
+        match self.record.instead_of(used, terms.deadline).await {
+            Ok(Some(partitions)) => self.ask(partitions, terms, entries).await,
+            Ok(None) => outcomes,
+            Err(error) => all(error),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -131,40 +131,43 @@ impl Link {
 
     /// Sends a command once. Fails as [`Failure::Unsent`] only if it surely was not.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
-        self.answer_to(async |connection| connection.send_packed_command(command).await).await
+        self.exchange(async |connection| connection.send_packed_command(command).await).await.and_then(own_failure)
     }
 
     /// The same behind an ASKING, with nothing in between, for a slot that is just being moved to this server.
     pub(super) async fn ask_with_asking(&self, command: &Cmd) -> Result<Value, Failure> {
         let mut pipeline = redis::pipe();
         pipeline.cmd("ASKING").add_command(command.clone());
-        self.answer_to(async |connection| {
-            let mut values = connection.send_packed_commands(&pipeline, 0, 2).await?;
-            Ok(values.pop().unwrap_or(Value::Nil))
-        })
-        .await
+        let mut replies =
+            self.exchange(async |connection| connection.send_packed_commands(&pipeline, 0, 2).await).await?;
+        own_failure(replies.pop().unwrap_or(Value::Nil))
     }
 
-    async fn answer_to(
+    /// Sends commands in one write. Each has its own reply or failure, unless the connection fails.
+    pub(super) async fn ask_all(&self, commands: &Pipeline) -> Result<Vec<Result<Value, Failure>>, Failure> {
+        let count = commands.len();
+        let replies =
+            self.exchange(async |connection| connection.send_packed_commands(commands, 0, count).await).await?;
+        Ok(replies.into_iter().map(own_failure).collect())
+    }
+
+    async fn exchange<T>(
         &self,
-        request: impl AsyncFnOnce(&mut MultiplexedConnection) -> redis::RedisResult<Value>,
-    ) -> Result<Value, Failure> {
+        request: impl AsyncFnOnce(&mut MultiplexedConnection) -> redis::RedisResult<T>,
+    ) -> Result<T, Failure> {
         if !self.is_alive() {
             return Err(Failure::Unsent(Error::new(ErrorKind::Connection, "the connection was lost")));
         }
         let waiting = Waiting(self);
         let outcome = request(&mut self.connection.clone()).await;
         waiting.answered();
-        match outcome.and_then(Value::extract_error) {
-            Ok(value) => Ok(value),
-            Err(error) => {
-                if error.is_unrecoverable_error() {
-                    self.was_cut.store(true, Ordering::Release);
-                    self.alive.store(false, Ordering::Release);
-                }
-                Err(Failure::of(&error))
+        outcome.map_err(|error| {
+            if error.is_unrecoverable_error() {
+                self.was_cut.store(true, Ordering::Release);
+                self.alive.store(false, Ordering::Release);
             }
-        }
+            Failure::of(&error)
+        })
     }
 
     pub(super) fn scripts_sent(&self, script: usize) -> u32 {
@@ -203,6 +206,14 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.driver.abort();
+    }
+}
+
+/// The failure that a reply is.
+fn own_failure(reply: Value) -> Result<Value, Failure> {
+    match reply {
+        Value::ServerError(error) => Err(Failure::of(&error.into())),
+        reply => Ok(reply),
     }
 }
 

@@ -78,11 +78,12 @@ fn needed_commands(prefix: &str) -> Vec<Cmd> {
     let no_script = "0000000000000000000000000000000000000000";
     vec![
         cmd("TIME"),
-        script::load(&script::JUDGES[0]),
+        script::try_out("EVAL"),
         with("EVALSHA", no_script, &["1", key]),
-        with("EVAL_RO", script::JUDGES[0].source, &["0", "0", "peek"]),
+        script::try_out("EVAL_RO"),
         with("EVALSHA_RO", no_script, &["1", key]),
         with("GET", key, &[]),
+        with("MGET", key, &[]),
         with("PTTL", key, &[]),
         with("SET", key, &["1", "PX", "100"]),
         with("ZADD", log, &["XX", "1", "1"]),

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::{Instant as TokioInstant, timeout_at};
 
-use super::script::Call;
+use super::call::Call;
 use crate::error::{Error, ErrorKind};
 use crate::key::{Partitions, helper_key};
 use crate::limit::Limit;
-use crate::store::{Entry, Operation};
+use crate::store::{Entry, Operation, Terms};
 
 /// How much longer the record lives than any key.
 const LEEWAY: Duration = Duration::from_secs(86_400);
@@ -92,21 +93,20 @@ impl Record {
     /// [`ErrorKind::InvalidOptions`] when the store has recorded another number than was named.
     pub(super) fn in_use<F>(
         &self,
-        operation: Operation,
+        terms: Terms,
         entries: &[Entry<'_>],
-        at: Option<u64>,
         read: impl FnOnce(Call) -> F,
     ) -> Result<InUse, Error>
     where
         F: Future<Output = Result<Value, Error>> + Send + 'static,
     {
         // A peek writes nothing, not even this.
-        let writes = operation != Operation::Peek;
-        let resets = entries.iter().filter(|_| writes).flat_map(|entry| entry.limits).map(Limit::longest_reset);
+        let writes = terms.operation != Operation::Peek;
+        let resets = entries.iter().filter(|_| writes).flat_map(|entry| entry.limits.iter()).map(Limit::longest_reset);
         let longest_reset = resets.max().unwrap_or_default();
         let now = Instant::now();
         let mut state = lock(&self.state);
-        if at.is_some() {
+        if terms.now.is_some() {
             // A test or a replay, which is to leave nothing behind.
             let partitions = self.agreed(state.recorded)?;
             return Ok(InUse { partitions, since: now, unconfirmed: None, waits: false });
@@ -126,20 +126,16 @@ impl Record {
     }
 
     /// The partitions that a call should have used instead, if the record has told so meanwhile.
-    pub(super) async fn instead_of(&self, used: InUse) -> Result<Option<Partitions>, Error> {
+    pub(super) async fn instead_of(&self, used: InUse, deadline: TokioInstant) -> Result<Option<Partitions>, Error> {
         let Some(mut outcome) = used.unconfirmed else { return Ok(None) };
         if used.waits {
             // No longer than the call has taken, lest its deadline pass. Without an answer there is nothing to go by.
             let patience = used.since.elapsed().min(GRACE);
-            let _ = tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await;
+            let end = deadline.min(TokioInstant::now() + patience);
+            let _ = timeout_at(end, outcome.wait_for(Option::is_some)).await;
         }
         let agreed = self.agreed(lock(&self.state).recorded)?;
         Ok((agreed != used.partitions).then_some(agreed))
-    }
-
-    /// The partitions as far as they are known.
-    pub(super) fn partitions(&self) -> Partitions {
-        lock(&self.state).recorded.or(self.named).unwrap_or_default()
     }
 
     /// Reads the record now.

@@ -25,6 +25,8 @@ pub(super) enum Failure {
     TryAgain(Error),
     /// The cluster does not serve the slot.
     ClusterDown(Error),
+    /// The script leaves what it found to the one of every case, and did nothing.
+    Undecided(Error),
     /// Anything else: it may have run, or would fail again.
     Final(Error),
 }
@@ -41,6 +43,7 @@ impl Failure {
             | Self::Ask(error, _)
             | Self::TryAgain(error)
             | Self::ClusterDown(error)
+            | Self::Undecided(error)
             | Self::Final(error) => error,
         }
     }
@@ -63,6 +66,7 @@ impl Failure {
             "ASK" => Self::Ask(error, elsewhere()),
             "TRYAGAIN" => Self::TryAgain(error),
             "CLUSTERDOWN" => Self::ClusterDown(error),
+            "WRONGTYPE" => Self::Undecided(error),
             _ => Self::Final(error),
         }
     }
@@ -77,7 +81,7 @@ const WANTS_CREDENTIALS: &str = "the server wants credentials; put them into the
 const OF_A_CLUSTER: &str = "the server is part of a cluster; address it as redis+cluster://";
 
 /// Errors told by their code, the first word of the reply.
-const CODES: [Meaning; 18] = [
+const CODES: [Meaning; 19] = [
     ("NOSCRIPT", ErrorKind::Script, "the server has forgotten the script"),
     ("LOADING", ErrorKind::Unavailable, "the server is loading its data"),
     ("BUSY", ErrorKind::Unavailable, "the server is busy with somebody's script; SCRIPT KILL ends it"),
@@ -99,6 +103,7 @@ const CODES: [Meaning; 18] = [
         ErrorKind::Connection,
         "the server serves its own machine alone; give it a password or end protected mode",
     ),
+    ("WRONGTYPE", ErrorKind::Script, "the server holds something else under this key"),
     ("EXECABORT", ErrorKind::Script, "the server could not run the script"),
 ];
 
@@ -132,8 +137,7 @@ fn by_words(code: &str, detail: &str) -> Option<Meaning> {
     if detail.starts_with(UNKNOWN_COMMAND) {
         return Some(WORDS[0]);
     }
-    let in_script =
-        CODES.into_iter().find(|(word, ..)| is_of_a_script(detail) && detail.contains(&format!("-{word} ")));
+    let in_script = CODES.into_iter().find(|(word, ..)| is_of_a_script(detail) && has_met(word, detail));
     let by_words = || WORDS.into_iter().find(|(words, ..)| detail.contains(words));
     let other = || (code == "ERR").then_some(("ERR", ErrorKind::Script, "the server could not run the script"));
     in_script.or_else(by_words).or_else(other)
@@ -142,6 +146,11 @@ fn by_words(code: &str, detail: &str) -> Option<Meaning> {
 /// The unknown command stands in quotes, those of the version. What follows are the caller's words.
 fn is_about_read_only_form(detail: &str) -> bool {
     detail.split(['`', '\'']).nth(1).is_some_and(|name| name.to_ascii_uppercase().ends_with("_RO"))
+}
+
+/// Behind a dash or, what a command itself refuses on Redis 6.2, behind the line of the script.
+fn has_met(word: &str, detail: &str) -> bool {
+    [format!("-{word} "), format!(": {word} ")].iter().any(|met| detail.contains(met))
 }
 
 fn is_of_a_script(detail: &str) -> bool {

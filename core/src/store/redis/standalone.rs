@@ -7,24 +7,28 @@ use redis::Value;
 
 use super::access::Access;
 use super::address::Address;
+use super::batch::Demand;
+use super::call::Call;
 use super::node::Node;
 use super::ping::ping;
+use super::queue::{self, Route};
 use super::record::Record;
 use super::reply::Failure;
-use super::script::Call;
 use crate::error::{Error, ErrorKind};
 use crate::key::Partitions;
-use crate::store::{Answers, Entry, Operation, Pong, Store};
+use crate::store::{Answers, Entry, Pong, Store, Terms, Told};
 
 /// How often a request that surely did not run is sent again, before the deadline may end it.
 const ATTEMPTS: usize = 5;
 /// The pause before asking again a server that is still loading.
 const LOADING_PAUSE: Duration = Duration::from_millis(10);
+/// All entries may share a call.
+const LANE: usize = 0;
 
 /// A standalone server.
 #[derive(Debug)]
 pub(crate) struct RedisStore {
-    node: Arc<Node>,
+    server: Arc<Server>,
     prefix: String,
     record: Record,
     access: Arc<Access>,
@@ -33,8 +37,8 @@ pub(crate) struct RedisStore {
 impl RedisStore {
     pub(crate) fn new(address: Address, prefix: String, partitions: Option<Partitions>, access: Access) -> Self {
         let access = Arc::new(access);
-        let node = Arc::new(Node::new(address, Arc::clone(&access)));
-        Self { node, record: Record::new(&prefix, partitions), prefix, access }
+        let server = Arc::new(Server { node: Arc::new(Node::new(address, Arc::clone(&access))) });
+        Self { server, record: Record::new(&prefix, partitions), prefix, access }
     }
 
     /// How often a script had to be sent whole, since the server had forgotten it.
@@ -44,70 +48,107 @@ impl RedisStore {
 
     /// When the server is next asked, if it is not now.
     pub(crate) fn next_attempt(&self) -> Option<Instant> {
-        self.node.next_attempt()
+        self.server.node.next_attempt()
     }
 
-    async fn decide(
-        &self,
-        partitions: Partitions,
-        operation: Operation,
-        entries: &[Entry<'_>],
-        now: Option<u64>,
-    ) -> Result<Answers, Error> {
-        let call = Call::new(&self.prefix, partitions, operation, entries, now);
-        call.parse(run(&self.node, &call).await?)
+    fn demand(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Demand {
+        Demand::new(&self.prefix, partitions, LANE, terms, entry)
+    }
+
+    async fn ask_one(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+        queue::decide(&self.server, &self.server.node, self.demand(partitions, terms, entry)).await
+    }
+
+    async fn ask(&self, partitions: Partitions, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
+        let demands = entries.iter().map(|entry| self.demand(partitions, terms, entry));
+        queue::outcomes(queue::decide_together(&self.server, &self.server.node, demands)).await
     }
 
     fn read_record(&self, call: Call) -> impl Future<Output = Result<Value, Error>> + Send + 'static {
-        let node = Arc::clone(&self.node);
-        async move { run(&node, &call).await }
+        let server = Arc::clone(&self.server);
+        async move { server.ask(&call, None).await }
     }
 }
 
-/// Sends a call until it ran, or failed in a way that leaves open whether it ran.
-async fn run(node: &Node, call: &Call) -> Result<Value, Error> {
-    let mut last = None;
-    let mut attempts = 0;
-    while attempts < ATTEMPTS {
-        attempts += 1;
-        let link = node.link().await?;
-        last = Some(match node.run(&link, call, false).await {
-            Ok(value) => return Ok(value),
-            Err(Failure::Loading(error)) => {
-                // It will serve by itself; only the deadline ends the wait for that.
-                attempts -= 1;
-                tokio::time::sleep(LOADING_PAUSE).await;
-                error
-            }
-            Err(Failure::ReadOnly(error)) if link.give_up_if_old() => error,
-            Err(Failure::Unsent(error) | Failure::NoScript(error) | Failure::NoReadOnlyForm(error)) => error,
-            Err(failure) => return Err(failure.into_error()),
-        });
+/// The server, which is always where it is.
+#[derive(Debug)]
+struct Server {
+    node: Arc<Node>,
+}
+
+impl Server {
+    /// Sends a call until it ran, or failed in a way that leaves open whether it ran.
+    async fn ask(&self, call: &Call, mut first: Option<Failure>) -> Result<Value, Error> {
+        let mut last = None;
+        let mut attempts = 0;
+        while attempts < ATTEMPTS {
+            attempts += 1;
+            let link = self.node.link().await?;
+            let outcome = match first.take() {
+                Some(failure) => Err(failure),
+                None => self.node.run(&link, call, false).await,
+            };
+            last = Some(match outcome {
+                Ok(value) => return Ok(value),
+                Err(Failure::Loading(error)) => {
+                    // It will serve by itself; only the deadline ends the wait for that.
+                    attempts -= 1;
+                    tokio::time::sleep(LOADING_PAUSE).await;
+                    error
+                }
+                Err(Failure::ReadOnly(error)) if link.give_up_if_old() => error,
+                Err(Failure::Undecided(error)) if call.judge_generally() => error,
+                Err(Failure::Unsent(error) | Failure::NoScript(error) | Failure::NoReadOnlyForm(error)) => error,
+                Err(failure) => return Err(failure.into_error()),
+            });
+        }
+        Err(last.unwrap_or_else(|| Error::new(ErrorKind::Unavailable, "the server did not run the script")))
     }
-    Err(last.unwrap_or_else(|| Error::new(ErrorKind::Unavailable, "the server did not run the script")))
+}
+
+impl Route for Server {
+    async fn run(&self, call: &Call, _slot: u16, first: Option<(Arc<Node>, Failure)>) -> Result<Answers, Error> {
+        call.parse(self.ask(call, first.map(|(_, failure)| failure)).await?)
+    }
+
+    fn unanswered(&self) {}
 }
 
 impl Store for RedisStore {
-    async fn call(&self, operation: Operation, entries: &[Entry<'_>], now: Option<u64>) -> Result<Answers, Error> {
-        let used = self.record.in_use(operation, entries, now, |call| self.read_record(call))?;
-        let answers = self.decide(used.partitions, operation, entries, now).await?;
-        match self.record.instead_of(used).await? {
-            Some(partitions) => self.decide(partitions, operation, entries, now).await,
-            None => Ok(answers),
+    async fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+        let used = self.record.in_use(terms, std::slice::from_ref(entry), |call| self.read_record(call))?;
+        let told = self.ask_one(used.partitions, terms, entry).await?;
+        match self.record.instead_of(used, terms.deadline).await? {
+            Some(partitions) => self.ask_one(partitions, terms, entry).await,
+            None => Ok(told),
+        }
+    }
+
+    async fn decide(&self, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
+        let all = |error: Error| vec![Err(error); entries.len()];
+        let used = match self.record.in_use(terms, entries, |call| self.read_record(call)) {
+            Ok(used) => used,
+            Err(error) => return all(error),
+        };
+        let outcomes = self.ask(used.partitions, terms, entries).await;
+        match self.record.instead_of(used, terms.deadline).await {
+            Ok(Some(partitions)) => self.ask(partitions, terms, entries).await,
+            Ok(None) => outcomes,
+            Err(error) => all(error),
         }
     }
 
     async fn connect(&self) -> Result<(), Error> {
-        self.node.warm_up().await?;
+        self.server.node.warm_up().await?;
         self.record.confirm(|call| self.read_record(call)).await
     }
 
     async fn ping(&self) -> Result<Pong, Error> {
-        ping(&self.node, &self.prefix).await
+        ping(&self.server.node, &self.prefix).await
     }
 
     fn close(&self) {
         self.record.close();
-        self.node.close();
+        self.server.node.close();
     }
 }

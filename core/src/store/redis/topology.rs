@@ -17,7 +17,7 @@ use super::backoff::backoff;
 use super::node::Node;
 use super::sentinel::Sentinels;
 use super::slots::{Range, Told, best_of, better_of, indices, known_host};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, closed};
 use crate::key::{MOST_PARTITIONS, SLOT_SPACING};
 
 /// Two attempts to learn begin no closer together.
@@ -367,10 +367,6 @@ async fn learn(shared: Weak<Shared>, sender: watch::Sender<Option<Result<(), Err
         }
     };
     sender.send_replace(Some(outcome));
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the client was closed")
 }
 
 async fn ask_anyone(shared: &Weak<Shared>) -> Result<Option<Vec<Range>>, Error> {
