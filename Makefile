@@ -57,8 +57,8 @@ $(LINT)/$(RUFF)-$(MYPY):
 	$(LINT)/bin/python -m pip install --quiet --disable-pip-version-check $(RUFF) $(MYPY)
 	@touch $@
 
-bench: servers ## Measure decisions per second and their latency
-	@$(CARGO) run --release --quiet -p grifo-tests --bin bench -- $(ARGS)
+bench: servers ## Measure it side by side with other rate limiters; ARGS="--help" tells the options
+	@$(CARGO) run --release --quiet -p grifo-bench -- $(ARGS)
 
 soak: servers ## Compare a million random operations with the reference, from a new seed
 	@GRIFO_OPERATIONS=1000000 GRIFO_SEED=$${GRIFO_SEED:-$$(date +%s)} \

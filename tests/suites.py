@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"
 TEST = [os.environ.get("CARGO", "cargo"), "test"]
-CARGO = [*TEST, "--workspace", "--all-features"]
+CARGO = [*TEST, "--workspace", "--all-features", "--exclude", "grifo-bench"]
 WITHOUT_FEATURES = [*TEST, "-p", "grifo", "--lib", "--no-default-features"]
 FAILURE = 101
 

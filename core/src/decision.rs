@@ -15,6 +15,9 @@ pub enum Source {
     Store,
     /// The limit alone: a cost that can never pass needs no store.
     Limit,
+    /// A denial that is remembered: until somebody gives back, the call cannot pass. Computed as if nobody else had taken
+    /// anything since, so the waits are the least that there can be.
+    DenyCache,
     /// A local limiter, on this instance's share, since the store could not answer.
     Fallback,
     /// [`FailurePolicy::Open`](crate::FailurePolicy::Open), since the store could not answer.
@@ -30,6 +33,7 @@ impl Source {
         match self {
             Self::Store => "store",
             Self::Limit => "limit",
+            Self::DenyCache => "deny-cache",
             Self::Fallback => "fallback",
             Self::Open => "open",
             Self::Closed => "closed",
@@ -72,31 +76,61 @@ impl Decision {
         matches!(self.source, Source::Fallback | Source::Open | Source::Closed)
     }
 
-    /// Puts together what the Limits of one call say.
-    pub(crate) fn of(limits: LimitDecisions, allowed: bool, source: Source) -> Self {
-        let denied_by = if allowed { None } else { longest_wait(&limits) };
-        let tightest = denied_by.unwrap_or_else(|| least_remaining(&limits));
+    /// What the only Limit of a call says.
+    #[inline(always)]
+    pub(crate) fn of_one(limit: LimitDecision, allowed: bool, source: Source) -> Self {
+        let waits = limit.retry_after != Some(Duration::ZERO);
         Self {
             allowed,
-            limit: limits[tightest].limit,
-            remaining: limits[tightest].remaining,
-            retry_after: limits.iter().map(|limit| limit.retry_after).reduce(longer_wait).unwrap_or_default(),
-            reset_after: limits.iter().map(|limit| limit.reset_after).max().unwrap_or_default(),
+            limit: limit.limit,
+            remaining: limit.remaining,
+            retry_after: limit.retry_after,
+            reset_after: limit.reset_after,
             source,
             reason: None,
-            denied_by,
-            limits,
+            denied_by: if waits && !allowed { Some(0) } else { None },
+            limits: LimitDecisions { list: [limit, NOTHING, NOTHING, NOTHING], len: 1 },
         }
     }
-}
 
-impl Decision {
+    /// Puts together what the Limits of one call say.
+    #[inline]
+    pub(crate) fn of(limits: impl IntoIterator<Item = LimitDecision>, allowed: bool, source: Source) -> Self {
+        let mut decision = Self {
+            allowed,
+            limit: 0,
+            remaining: 0,
+            retry_after: Some(Duration::ZERO),
+            reset_after: Duration::ZERO,
+            source,
+            reason: None,
+            denied_by: None,
+            limits: LimitDecisions { list: [NOTHING; MAX_LIMITS], len: 0 },
+        };
+        // Filled where it lies: it is large enough for copies to cost more than all the rest.
+        limits.into_iter().for_each(|limit| decision.limits.push(limit));
+        decision.sum_up();
+        decision
+    }
+
+    /// Tells of all Limits together what each of them says.
+    #[inline]
+    fn sum_up(&mut self) {
+        self.denied_by = if self.allowed { None } else { longest_wait(&self.limits) };
+        let tightest = self.denied_by.unwrap_or_else(|| least_remaining(&self.limits));
+        (self.limit, self.remaining) = (self.limits[tightest].limit, self.limits[tightest].remaining);
+        for limit in self.limits.iter() {
+            self.retry_after = longer_wait(self.retry_after, limit.retry_after);
+            self.reset_after = self.reset_after.max(limit.reset_after);
+        }
+    }
+
     /// The same as a denial by its tightest Limit, for at least this wait.
     pub(crate) fn denied_for(mut self, wait: Duration) -> Self {
         let tightest = self.denied_by.unwrap_or_else(|| least_remaining(&self.limits));
         let longer = self.limits[tightest].retry_after.map(|known| known.max(wait));
         self.limits.list[tightest].retry_after = longer;
-        Self { denied_by: Some(tightest), ..Self::of(self.limits, false, self.source) }
+        Self { denied_by: Some(tightest), ..Self::of(self.limits.iter().copied(), false, self.source) }
     }
 }
 
@@ -114,6 +148,10 @@ pub struct LimitDecision {
     pub reset_after: Duration,
 }
 
+/// What lies behind the last Limit: all zeros, which are fastest to write.
+const NOTHING: LimitDecision =
+    LimitDecision { limit: 0, remaining: 0, retry_after: Some(Duration::ZERO), reset_after: Duration::ZERO };
+
 /// The [`LimitDecision`] of each Limit, in the order in which they were given. Reads like a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitDecisions {
@@ -122,6 +160,7 @@ pub struct LimitDecisions {
 }
 
 impl LimitDecisions {
+    #[inline]
     pub(crate) fn push(&mut self, decision: LimitDecision) {
         self.list[self.len] = decision;
         self.len += 1;
@@ -139,14 +178,6 @@ impl Deref for LimitDecisions {
 
     fn deref(&self) -> &[LimitDecision] {
         &self.list[..self.len]
-    }
-}
-
-impl FromIterator<LimitDecision> for LimitDecisions {
-    fn from_iter<I: IntoIterator<Item = LimitDecision>>(decisions: I) -> Self {
-        let mut all = Self::default();
-        decisions.into_iter().for_each(|decision| all.push(decision));
-        all
     }
 }
 

@@ -1,11 +1,15 @@
 //! What the caller calls a key, and under which name its state is stored.
 
+mod name;
+
 use sha2::{Digest, Sha256};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::algorithm::letter;
 use crate::error::{Error, ErrorKind};
 use crate::limit::{Limit, MAX_LIMITS};
+
+pub(crate) use self::name::{KeyName, Name, Names};
 
 include!(concat!(env!("OUT_DIR"), "/tags.rs"));
 
@@ -52,6 +56,16 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The stable hash of a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyHash(u64);
+
+impl KeyHash {
+    pub(crate) fn of(key: &[u8]) -> Self {
+        Self(xxh3_64(key))
+    }
+}
+
 /// How many partitions the keys of a store are divided into: a power of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Partitions(u16);
@@ -72,8 +86,8 @@ impl Partitions {
     }
 
     /// The partition that a key belongs to, by the key alone: all limits of one key live in one slot.
-    pub(crate) fn of(self, key: &[u8]) -> usize {
-        xxh3_64(key) as usize % usize::from(self.0)
+    pub(crate) fn of(self, hash: KeyHash) -> usize {
+        hash.0 as usize % usize::from(self.0)
     }
 
     /// The hash slot in which all keys of a partition live.
@@ -82,8 +96,8 @@ impl Partitions {
     }
 
     /// The hash tag of the partition that a key belongs to.
-    fn tag(self, key: &[u8]) -> &'static str {
-        TAGS[self.of(key) * (MOST_PARTITIONS / usize::from(self.0))]
+    fn tag(self, hash: KeyHash) -> &'static str {
+        TAGS[self.of(hash) * (MOST_PARTITIONS / usize::from(self.0))]
     }
 }
 
@@ -114,10 +128,17 @@ pub(crate) struct StoredKeys {
 }
 
 impl StoredKeys {
-    pub(crate) fn new(prefix: &str, partitions: Partitions, limiter: &str, limits: &[Limit], key: &[u8]) -> Self {
+    pub(crate) fn new(
+        prefix: &str,
+        partitions: Partitions,
+        hash: KeyHash,
+        limiter: &str,
+        limits: &[Limit],
+        key: &[u8],
+    ) -> Self {
         let longest = prefix.len() + limiter.len() + key.len().min(LONGEST_STORED) + 40;
         let mut stored = Self { bytes: Vec::with_capacity(limits.len() * longest), ends: [0; MAX_LIMITS] };
-        let tag = partitions.tag(key);
+        let tag = partitions.tag(hash);
         for (end, limit) in stored.ends.iter_mut().zip(limits) {
             push_stored_key(&mut stored.bytes, prefix, tag, limiter, limit, key);
             // Four names of less than 500 bytes each.
@@ -131,11 +152,6 @@ impl StoredKeys {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.bytes[start.into()..self.ends[index].into()]
     }
-}
-
-/// Tells keys of limiters apart, as good as surely: what is of one limiter and one key has one identity.
-pub(crate) fn identity(limiter: &str, key: &[u8]) -> u64 {
-    xxh3_64_with_seed(limiter.as_bytes(), xxh3_64(key))
 }
 
 /// The part of a stored key that tells states of one store apart.
@@ -183,7 +199,7 @@ mod tests {
 
     fn name(limiter: &str, key: &[u8]) -> Vec<u8> {
         let limit = Limit::token_bucket(1, Duration::from_secs(1)).unwrap();
-        StoredKeys::new("grifo", Partitions::default(), limiter, &[limit], key).get(0).to_vec()
+        StoredKeys::new("grifo", Partitions::default(), KeyHash::of(key), limiter, &[limit], key).get(0).to_vec()
     }
 
     #[test]
@@ -261,7 +277,8 @@ mod tests {
     #[test]
     fn keys_spread_over_the_partitions_whatever_their_braces() {
         let partitions = Partitions::default();
-        let tags: HashSet<_> = (0..1000).map(|n| partitions.tag(format!("u{{same}}{n}").as_bytes())).collect();
+        let tags: HashSet<_> =
+            (0..1000).map(|n| partitions.tag(KeyHash::of(format!("u{{same}}{n}").as_bytes()))).collect();
         assert_eq!(tags.len(), 64);
     }
 

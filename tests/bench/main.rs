@@ -1,128 +1,146 @@
-//! Decisions a second and how long they take: the embedded store, a server through grifo, and the same server through a
-//! plain EVALSHA of an obvious script, side by side in one run; then the same on a cluster of three masters, where the plain
-//! script goes through the cluster connection of the `redis` crate, and through one connection to each master; and what the first call of a process costs on each.
+//! Measures grifo beside other rate limiters, in one run and on servers of its own: decisions a second, how long they take,
+//! and what they cost this process and the servers.
 
+mod bytes;
+mod contender;
+mod cpu;
+mod findings;
 mod first_use;
+mod keys;
 mod load;
-mod plain;
+mod options;
+mod place;
+mod plan;
+mod report;
+mod rule;
+mod sample;
+mod series;
+mod targets;
 
+use std::fs;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use grifo::{Client, FailurePolicy};
-use grifo_tests::cluster::Cluster;
-use grifo_tests::{CommandStats, Server, server_binary};
-use load::{Load, Measured};
-use plain::{Plain, PlainNodes};
-use tokio::runtime::{Builder, Runtime};
+use clap::Parser;
+use grifo_tests::ServerBinary;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::runtime::Runtime;
 
-const LIMIT: &str = "100/s burst 50";
-const RUN: Duration = Duration::from_millis(1000);
-/// Runs of each, of which the median is shown.
-const RUNS: usize = 3;
-const MANY_KEYS: usize = 100_000;
-const MASTERS: usize = 3;
-
-const LOADS: [Load; 4] = [
-    Load { name: "1 caller, 100,000 keys", callers: 1, keys: MANY_KEYS },
-    Load { name: "50 callers, 100,000 keys", callers: 50, keys: MANY_KEYS },
-    Load { name: "500 callers, 100,000 keys", callers: 500, keys: MANY_KEYS },
-    Load { name: "50 callers, one key", callers: 50, keys: 1 },
-];
+use crate::findings::Findings;
+use crate::options::Options;
+use crate::place::{Place, Topology};
+use crate::plan::Row;
+use crate::report::{chart, json, text};
+use crate::series::Series;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
+    match run(&Options::parse()) {
+        Ok(code) => code,
         Err(error) => {
-            eprintln!("{error}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
-    on_one_server(&runtime)?;
-    on_a_cluster(&runtime)
-}
-
-fn on_one_server(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
-    let server = Server::start_default();
-    println!(
-        "{} cores, {} {}.{} on loopback, limit {LIMIT}, median of {RUNS} runs of {:.1} s\n",
-        std::thread::available_parallelism()?,
-        if server.kind().name().starts_with("valkey") { "Valkey" } else { "Redis" },
-        server.version().0,
-        server.version().1,
-        RUN.as_secs_f64()
-    );
-    println!("{:<26} {:<24} {:>12} {:>9} {:>9}", "", "", "decisions/s", "p50", "p99");
-    for load in LOADS {
-        let memory = client("memory://")?;
-        let store = client(&server.url())?;
-        let plain = runtime.block_on(Plain::connect(&server.url()))?;
-        show(load.name, "grifo, memory://", median(|| runtime.block_on(load.run_grifo(&memory, LIMIT, RUN)))?);
-        CommandStats::reset(&server);
-        show("", "grifo, redis://", median(|| runtime.block_on(load.run_grifo(&store, LIMIT, RUN)))?);
-        let grifo = CommandStats::read(&server).of("evalsha").usec_per_call;
-        CommandStats::reset(&server);
-        show("", "plain EVALSHA", median(|| runtime.block_on(load.run_plain(&plain, RUN)))?);
-        let other = CommandStats::read(&server).of("evalsha").usec_per_call;
-        println!("{:<26} of which the server's time: grifo {grifo:.1} us, plain {other:.1} us\n", "");
+fn run(options: &Options) -> Result<ExitCode, String> {
+    let mut rows = plan::rows();
+    targets::check(&rows)?;
+    rows.retain(|row| options.means(|text| row.is_meant_by(text)));
+    let sections = [bytes::TITLE, first_use::TITLE].into_iter().filter(|title| options.means(|it| title.contains(it)));
+    let sections: Vec<&str> = sections.collect();
+    if options.list {
+        rows.iter().map(Row::title).chain(sections.iter().map(|it| (*it).to_owned())).for_each(|it| println!("{it}"));
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(show_first_use(runtime, &server.url())?)
-}
-
-fn on_a_cluster(runtime: &Runtime) -> Result<(), Box<dyn std::error::Error>> {
-    let cluster = Cluster::start(server_binary::installed()[0].kind, MASTERS, 0);
-    println!("a cluster of {MASTERS} masters\n");
-    let store = client(&cluster.url())?;
-    let nodes = cluster.masters().into_iter().map(|master| cluster.node(master).url()).collect();
-    let plain = runtime.block_on(Plain::connect_cluster(nodes))?;
-    let own = |master| (cluster.node(master).url(), tag_of(&cluster, master));
-    let each = runtime.block_on(PlainNodes::connect(cluster.masters().into_iter().map(own).collect()))?;
-    for load in LOADS {
-        show(load.name, "grifo, redis+cluster://", median(|| runtime.block_on(load.run_grifo(&store, LIMIT, RUN)))?);
-        show("", "redis crate, EVALSHA", median(|| runtime.block_on(load.run_plain(&plain, RUN)))?);
-        show("", "each master, EVALSHA", median(|| runtime.block_on(load.run_plain_nodes(&each, RUN)))?);
+    let bench = Bench {
+        options,
+        runtime: contender::runtime()?,
+        binary: options.server()?,
+        progress: progress(rows.iter().map(|row| row.contenders.len()).sum::<usize>() * (options.runs as usize + 1)),
+    };
+    let findings = bench.measure(&rows, &sections)?;
+    bench.progress.finish_and_clear();
+    if options.json {
+        println!("{:#}", json::of(&findings));
+    } else {
+        print!("{}", text::end(&findings));
     }
-    println!();
-    Ok(show_first_use(runtime, &cluster.url())?)
+    write(&findings)?;
+    let failed = findings.series.iter().any(|series| series.middles().any(|(_, middle)| middle.is_err()));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A hash tag whose slot a master serves.
-fn tag_of(cluster: &Cluster, master: usize) -> String {
-    let serves = |tag: &String| cluster.master_of_slot(cluster.slot_of_key(tag)) == Some(master);
-    (0..).map(|number: u32| number.to_string()).find(serves).unwrap_or_default()
+/// On stderr, and only if that is a terminal.
+fn progress(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::new(steps as u64);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {eta} left\n{msg}") {
+        bar.set_style(style);
+    }
+    bar
 }
 
-fn show_first_use(runtime: &Runtime, url: &str) -> Result<(), grifo::Error> {
-    let first = runtime.block_on(first_use::measure(url))?;
-    println!(
-        "a new client: connect {:.0} us, its first call then {:.0} us; first call without connect {:.0} us\n",
-        first.connect, first.after_connect, first.without
-    );
+struct Bench<'a> {
+    options: &'a Options,
+    runtime: Runtime,
+    binary: &'static ServerBinary,
+    progress: ProgressBar,
+}
+
+impl Bench<'_> {
+    fn measure(&self, rows: &[Row], sections: &[&str]) -> Result<Findings, String> {
+        let mut findings = Findings::new(self.binary, self.options.runs, self.options.times());
+        self.show(|| text::head(&findings));
+        for topology in Topology::ALL {
+            let rows: Vec<&Row> = rows.iter().filter(|row| row.topology == topology).collect();
+            if rows.is_empty() && (sections.is_empty() || topology == Topology::Memory) {
+                continue;
+            }
+            let place = Place::start(topology, self.binary);
+            for row in rows {
+                self.progress.set_message(row.title());
+                let plan = (self.options.runs as usize, self.options.times());
+                let series = Series::measure(&place, row.clone(), plan, &|| self.progress.inc(1));
+                self.show(|| text::series(&series));
+                findings.series.push(series);
+            }
+            self.measure_sections(topology, &place, sections, &mut findings)?;
+        }
+        Ok(findings)
+    }
+
+    fn measure_sections(
+        &self,
+        topology: Topology,
+        place: &Place,
+        sections: &[&str],
+        findings: &mut Findings,
+    ) -> Result<(), String> {
+        if let Place::Standalone(server) = place
+            && sections.contains(&bytes::TITLE)
+        {
+            findings.bytes = bytes::measure(&self.runtime, server)?;
+        }
+        if topology != Topology::Memory && sections.contains(&first_use::TITLE) {
+            let first = self.runtime.block_on(first_use::measure(topology.name(), &place.url()));
+            findings.first_uses.push(first.map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+
+    fn show(&self, text: impl FnOnce() -> String) {
+        if !self.options.json {
+            self.progress.suspend(|| print!("{}", text()));
+        }
+    }
+}
+
+fn write(findings: &Findings) -> Result<(), String> {
+    let folder = findings::target_folder();
+    let chart = chart::of(&findings.series).map_err(|error| format!("the chart cannot be drawn: {error}"))?;
+    for (name, content) in [("bench.json", format!("{:#}\n", json::of(findings))), ("bench.svg", chart)] {
+        let path = folder.join(name);
+        fs::write(&path, content).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+        eprintln!("written: {}", path.display());
+    }
     Ok(())
-}
-
-fn client(url: &str) -> Result<Client, grifo::Error> {
-    Client::builder(url)
-        .timeout(Duration::from_secs(5))
-        .on_failure(FailurePolicy::Raise)
-        .max_keys(2 * MANY_KEYS)
-        .build()
-}
-
-/// The run in the middle, by its decisions a second.
-fn median(mut run: impl FnMut() -> Result<Measured, String>) -> Result<Measured, String> {
-    let mut runs = (0..RUNS).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
-    runs.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
-    Ok(runs.swap_remove(RUNS / 2))
-}
-
-fn show(load: &str, what: &str, measured: Measured) {
-    println!(
-        "{load:<26} {what:<24} {:>12.0} {:>6.1} us {:>6.1} us",
-        measured.per_second, measured.median, measured.slow
-    );
 }

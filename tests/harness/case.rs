@@ -99,7 +99,7 @@ impl Drop for Place {
 
 /// Options of a client that is patient and raises what goes wrong.
 pub fn patient(url: &str) -> ClientBuilder {
-    Client::builder(url).timeout(PATIENCE).on_failure(FailurePolicy::Raise)
+    Client::builder(url).timeout(PATIENCE).on_failure(FailurePolicy::Raise).deny_cache_max(Duration::ZERO)
 }
 
 /// All keys of a server, those of grifo's own use among them.

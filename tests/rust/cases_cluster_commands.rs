@@ -1,9 +1,9 @@
 //! CL-02 on a cluster: what each master is asked, command by command.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use grifo::{Client, Decision, Error, FailurePolicy, Limiter, Source};
+use grifo::{Algorithm, Client, Decision, Error, FailurePolicy, Limiter, Source};
 use grifo_tests::case::of_each_algorithm;
 use grifo_tests::cluster::Cluster;
 use grifo_tests::cluster_case::{TURN, client, default_kind};
@@ -105,6 +105,16 @@ async fn cl_02_every_operation_is_one_round_trip_that_declares_its_keys() {
     }
 }
 
+/// One for each partition, unless it has so many keys that one would hold up the server.
+fn calls_for(limiter: &Limiter, keys: &HashSet<&Vec<u8>>) -> usize {
+    let limits = limiter.limits().as_slice();
+    let is_bucket = limits.len() == 1 && limits[0].algorithm() == Algorithm::TokenBucket;
+    let most = if is_bucket { 48 } else { 16 / limits.len() };
+    let mut entries: HashMap<_, usize> = HashMap::new();
+    keys.iter().for_each(|key| *entries.entry(tag_of(key)).or_default() += 1);
+    entries.values().map(|keys| (keys / limits.len()).div_ceil(most)).sum()
+}
+
 #[tokio::test]
 async fn cl_02_a_thousand_keys_take_a_call_for_each_partition() {
     let _turn = TURN.lock().await;
@@ -119,6 +129,7 @@ async fn cl_02_a_thousand_keys_take_a_call_for_each_partition() {
         let declared: HashSet<_> = calls.flat_map(keys_of).collect();
         let tags: HashSet<_> = declared.iter().map(|key| tag_of(key)).collect();
         assert_eq!(declared.len(), 1000 * limiter.limits().as_slice().len(), "{limits}");
-        assert_eq!((count, tags.len()), (64, 64), "{limits}");
+        assert_eq!(tags.len(), 64, "{limits}");
+        assert_eq!(count, calls_for(&limiter, &declared), "{limits}");
     }
 }

@@ -1,16 +1,19 @@
 //! The command line, run as its users run it: arguments in, output and exit code out.
 
+#[path = "cli_bench.rs"]
+mod bench;
 #[path = "cli_replay.rs"]
 mod replay;
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use grifo_tests::cluster_case::default_kind;
 use grifo_tests::{Cluster, ClusterOptions, Server, TlsFront};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use self::replay::small_log;
@@ -23,7 +26,16 @@ fn binary() -> &'static Path {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder inside the target folder");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "--workspace", "--all-features", "--bin", "grifo", "--locked"]);
+        build.args([
+            "build",
+            "--workspace",
+            "--exclude",
+            "grifo-bench",
+            "--all-features",
+            "--bin",
+            "grifo",
+            "--locked",
+        ]);
         build.args(["--message-format", "json-render-diagnostics", "--target-dir"]).arg(target);
         if !cfg!(debug_assertions) {
             build.arg("--release");
@@ -59,6 +71,11 @@ fn text(bytes: &[u8]) -> String {
 
 fn parsed(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn interrupt(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process id");
+    kill_process(pid, Signal::INT).expect("a living process");
 }
 
 /// A log in a folder that vanishes with it.

@@ -3,15 +3,14 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use grifo_tests::Server;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{LogFile, code, command, parsed, run, text};
+use super::{LogFile, code, command, interrupt, parsed, run, text};
 
 const RULES: [&str; 6] = [
     "10/min burst 5",
@@ -225,11 +224,6 @@ fn an_interrupted_replay_cleans_up() {
     assert_eq!(code(&output), 130, "{output:?}");
     assert!(output.stdout.is_empty());
     empty(&server);
-}
-
-fn interrupt(child: &Child) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process id");
-    kill_process(pid, Signal::INT).expect("a living process");
 }
 
 #[test]

@@ -23,7 +23,8 @@ pub(crate) enum State {
     #[default]
     None,
     TokenBucket(token_bucket::State),
-    SlidingWindow(sliding_window::State),
+    /// Boxed, so that a state of any kind is small.
+    SlidingWindow(Box<sliding_window::State>),
     SlidingWindowCounter(sliding_window_counter::State),
     FixedWindow(fixed_window::State),
 }
@@ -43,6 +44,28 @@ impl State {
 
     fn as_fixed_window(&self) -> Option<&fixed_window::State> {
         if let Self::FixedWindow(state) = self { Some(state) } else { None }
+    }
+
+    /// When it will be as new, in microseconds since the epoch, if the clock does not step back.
+    pub(crate) fn as_new_at(&self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::TokenBucket(state) => state.as_new_at(),
+            Self::SlidingWindow(state) => state.as_new_at(),
+            Self::SlidingWindowCounter(state) => state.as_new_at(),
+            Self::FixedWindow(state) => state.as_new_at(),
+        }
+    }
+
+    /// The part of the capacity that is used up.
+    pub(crate) fn used(&self, now: u64) -> f64 {
+        match self {
+            Self::None => 0.0,
+            Self::TokenBucket(state) => state.used(now),
+            Self::SlidingWindow(state) => state.used(now),
+            Self::SlidingWindowCounter(state) => state.used(now),
+            Self::FixedWindow(state) => state.used(now),
+        }
     }
 }
 
@@ -74,6 +97,16 @@ pub(crate) const fn parameters(limit: &Limit) -> [u64; 5] {
     }
 }
 
+/// What a reading becomes in so many microseconds, rather more than fewer, if nothing is taken. What it cannot tell stays.
+pub(crate) fn later(reading: Reading, limit: &Limit, elapsed: u64) -> Reading {
+    match limit.algorithm() {
+        Algorithm::TokenBucket => token_bucket::later(reading, limit, elapsed),
+        Algorithm::SlidingWindow => sliding_window::later(reading, elapsed),
+        Algorithm::SlidingWindowCounter => sliding_window_counter::later(reading, limit, elapsed),
+        Algorithm::FixedWindow => fixed_window::later(reading, limit, elapsed),
+    }
+}
+
 /// What a reading was before the last `amount` was taken, at the same instant.
 pub(crate) fn before(reading: Reading, limit: &Limit, amount: u64) -> Reading {
     match limit.algorithm() {
@@ -86,6 +119,7 @@ pub(crate) fn before(reading: Reading, limit: &Limit, amount: u64) -> Reading {
 }
 
 /// Judges a call of `cost` at `now` (microseconds since the epoch).
+#[inline(always)]
 pub(crate) fn judge(state: &State, limit: &Limit, now: u64, cost: u64) -> Judgement {
     match limit.algorithm() {
         Algorithm::TokenBucket => token_bucket::judge(state.as_token_bucket(), limit, now, cost),
@@ -97,36 +131,54 @@ pub(crate) fn judge(state: &State, limit: &Limit, now: u64, cost: u64) -> Judgem
     }
 }
 
-/// The state after a call that was judged to pass. `cost` is at least 1.
-pub(crate) fn take(state: State, limit: &Limit, now: u64, cost: u64) -> State {
+/// Charges a call that was judged to pass, with the reading of that judgement. What is left after it comes back.
+/// `cost` is at least 1.
+#[inline(always)]
+pub(crate) fn take(state: &mut State, judged: Reading, limit: &Limit, now: u64, cost: u64) -> Reading {
     match limit.algorithm() {
-        Algorithm::TokenBucket => State::TokenBucket(token_bucket::take(state.as_token_bucket(), limit, now, cost)),
-        Algorithm::SlidingWindow => {
-            let log = if let State::SlidingWindow(log) = state { Some(log) } else { None };
-            State::SlidingWindow(sliding_window::take(log, limit, now, cost))
+        Algorithm::TokenBucket => {
+            let (bucket, left) = token_bucket::take(judged, limit, now, cost);
+            *state = State::TokenBucket(bucket);
+            left
         }
-        Algorithm::SlidingWindowCounter => State::SlidingWindowCounter(sliding_window_counter::take(
-            state.as_sliding_window_counter(),
-            limit,
-            now,
-            cost,
-        )),
-        Algorithm::FixedWindow => State::FixedWindow(fixed_window::take(state.as_fixed_window(), limit, now, cost)),
+        Algorithm::SlidingWindow => {
+            if let State::SlidingWindow(log) = state {
+                return sliding_window::take(log, limit, now, cost);
+            }
+            let (log, left) = sliding_window::begin(limit, now, cost);
+            *state = State::SlidingWindow(Box::new(log));
+            left
+        }
+        Algorithm::SlidingWindowCounter => {
+            let (counters, left) = sliding_window_counter::take(judged, limit, now, cost);
+            *state = State::SlidingWindowCounter(counters);
+            left
+        }
+        Algorithm::FixedWindow => {
+            let (window, left) = fixed_window::take(judged, limit, now, cost);
+            *state = State::FixedWindow(window);
+            left
+        }
     }
 }
 
-/// The state after up to `amount` of what was taken is given back.
-pub(crate) fn give(state: State, limit: &Limit, now: u64, amount: u64) -> State {
+/// Gives back up to `amount` of what was taken.
+pub(crate) fn give(state: &mut State, limit: &Limit, now: u64, amount: u64) {
     let left = match state {
         State::None => None,
-        State::TokenBucket(state) => token_bucket::give(&state, limit, now, amount).map(State::TokenBucket),
-        State::SlidingWindow(state) => sliding_window::give(state, limit, now, amount).map(State::SlidingWindow),
-        State::SlidingWindowCounter(state) => {
-            sliding_window_counter::give(&state, limit, now, amount).map(State::SlidingWindowCounter)
+        State::TokenBucket(state) => token_bucket::give(state, limit, now, amount).map(State::TokenBucket),
+        State::SlidingWindow(log) => {
+            if sliding_window::give(log, limit, now, amount) {
+                return;
+            }
+            None
         }
-        State::FixedWindow(state) => fixed_window::give(&state, limit, now, amount).map(State::FixedWindow),
+        State::SlidingWindowCounter(state) => {
+            sliding_window_counter::give(state, limit, now, amount).map(State::SlidingWindowCounter)
+        }
+        State::FixedWindow(state) => fixed_window::give(state, limit, now, amount).map(State::FixedWindow),
     };
-    left.unwrap_or_default()
+    *state = left.unwrap_or_default();
 }
 
 /// Cuts times that are further ahead of the clock than they can be.
@@ -141,6 +193,7 @@ pub(crate) fn heal(state: &mut State, limit: &Limit, now: u64) {
 }
 
 /// What a reading means for a call of `cost`.
+#[inline(always)]
 pub(crate) fn decide(reading: Reading, limit: &Limit, cost: u64) -> LimitDecision {
     let found = match limit.algorithm() {
         Algorithm::TokenBucket => token_bucket::decide(reading, limit, cost),
@@ -156,6 +209,11 @@ pub(crate) fn decide(reading: Reading, limit: &Limit, cost: u64) -> LimitDecisio
     }
 }
 
+/// Whether a reading is that of a key of which nothing is used up.
+pub(crate) fn is_new(reading: Reading, limit: &Limit) -> bool {
+    decide(reading, limit, 0).reset_after.is_zero()
+}
+
 /// What each algorithm makes of its reading; times in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
@@ -165,6 +223,16 @@ struct Found {
 }
 
 /// A product or a sum of times, of which no Limit that was accepted exceeds a u64.
+#[inline]
 fn narrow(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+/// A quotient, of which the same holds. Nearly always the dividend is narrow too, and the division fast.
+#[inline]
+fn divide(wide: u128, by: u64) -> u64 {
+    match u64::try_from(wide) {
+        Ok(narrow) => narrow / by,
+        Err(_) => narrow(wide / u128::from(by)),
+    }
 }

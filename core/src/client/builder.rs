@@ -12,7 +12,9 @@ use super::Client;
 use crate::clock::{Clock, MonotonicClock};
 use crate::credentials::{Credentials, CredentialsProvider};
 use crate::error::{Error, ErrorKind};
-use crate::guard::{FailurePolicy, Fallback, Guard, Options, Share, check_share, check_timeout};
+use crate::guard::{
+    DenyCache, FailurePolicy, Fallback, Guard, Options, Share, check_deny_cache_max, check_share, check_timeout,
+};
 use crate::key::{Partitions, check_prefix};
 use crate::limit::MAX_LIMITS;
 use crate::store::AnyStore;
@@ -24,6 +26,7 @@ use crate::store::redis::{Access, AddressMap, ClusterStore, RedisStore, Sentinel
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const DEFAULT_DENY_CACHE_MAX: Duration = Duration::from_secs(1);
 const DEFAULT_PREFIX: &str = "grifo";
 const DEFAULT_MAX_KEYS: usize = 100_000;
 
@@ -36,6 +39,7 @@ pub struct ClientBuilder {
     connect_timeout: Duration,
     on_failure: FailurePolicy,
     fallback_share: Option<f64>,
+    deny_cache_max: Duration,
     prefix: String,
     partitions: Option<u16>,
     max_keys: usize,
@@ -55,6 +59,7 @@ impl ClientBuilder {
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             on_failure: FailurePolicy::default(),
             fallback_share: None,
+            deny_cache_max: DEFAULT_DENY_CACHE_MAX,
             prefix: DEFAULT_PREFIX.to_owned(),
             partitions: None,
             max_keys: DEFAULT_MAX_KEYS,
@@ -89,6 +94,14 @@ impl ClientBuilder {
     /// most 1, the default. With n instances behind one limit give 1/n, lest they admit n times the limit in an outage.
     pub const fn fallback_share(mut self, share: f64) -> Self {
         self.fallback_share = Some(share);
+        self
+    }
+
+    /// How long a denial is remembered at most, default 1 s: for as long, and while it cannot pass whatever others do, the call
+    /// is denied without asking the store, with [`Source::DenyCache`](crate::Source::DenyCache). What this client gives back
+    /// it takes into account at once; what another process gives back it may overlook for this long. Zero turns it off.
+    pub const fn deny_cache_max(mut self, longest: Duration) -> Self {
+        self.deny_cache_max = longest;
         self
     }
 
@@ -258,6 +271,7 @@ impl ClientBuilder {
         check_timeout("timeout", self.timeout)?;
         check_timeout("connect_timeout", self.connect_timeout)?;
         self.fallback_share.map_or(Ok(()), check_share)?;
+        check_deny_cache_max(self.deny_cache_max)?;
         if self.max_keys < MAX_LIMITS {
             return Err(invalid(format!("max_keys must be at least {MAX_LIMITS}, the most limits of one key")));
         }
@@ -269,7 +283,10 @@ impl ClientBuilder {
             share: self.fallback_share.map_or(Share::WHOLE, Share::of),
         };
         let fallback = Fallback::new(self.max_keys, local_clock);
-        Ok(Client { guard: Arc::new(Guard::new(store, fallback, clock)), options })
+        // The embedded store answers as fast, and knows more.
+        let longest = if store.is_immediate() { Duration::ZERO } else { self.deny_cache_max };
+        let guard = Guard::new(store, fallback, DenyCache::new(longest), clock);
+        Ok(Client { guard: Arc::new(guard), options })
     }
 
     fn store(
@@ -357,6 +374,7 @@ impl fmt::Debug for ClientBuilder {
             .field("connect_timeout", &self.connect_timeout)
             .field("on_failure", &self.on_failure)
             .field("fallback_share", &self.fallback_share)
+            .field("deny_cache_max", &self.deny_cache_max)
             .field("prefix", &self.prefix)
             .field("partitions", &self.partitions)
             .field("max_keys", &self.max_keys)

@@ -11,9 +11,7 @@ use crate::error::{Error, ErrorKind, late};
 
 /// Ends the work at the deadline.
 pub(super) async fn within<T>(deadline: Instant, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    if Handle::try_current().is_err() {
-        return Err(no_runtime());
-    }
+    check_runtime()?;
     match timeout_at(deadline, work).await {
         Ok(outcome) => outcome,
         Err(_) => Err(late()),
@@ -28,6 +26,12 @@ pub(crate) async fn first<T, E>(work: impl Future<Output = T>, end: impl Future<
         Poll::Pending => end.as_mut().poll(context).map(|_| None),
     })
     .await
+}
+
+/// Whether there is a runtime for timers and tasks.
+pub(super) fn check_runtime() -> Result<(), Error> {
+    // Of the two, the first is the cheaper question.
+    if tokio::task::try_id().is_some() || Handle::try_current().is_ok() { Ok(()) } else { Err(no_runtime()) }
 }
 
 pub(crate) fn no_runtime() -> Error {

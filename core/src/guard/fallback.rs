@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::learnt_clock::LearntClock;
 use crate::clock::Clock;
 use crate::decision::{Decision, LimitDecision, Source};
-use crate::limit::{Algorithm, Limit, Limits, MAX_EXACT, MAX_SPAN};
+use crate::limit::{Algorithm, Limit, MAX_EXACT, MAX_LIMITS, MAX_SPAN};
 use crate::store::memory::MemoryStore;
 use crate::store::{Entry, Operation};
 
@@ -101,38 +101,34 @@ impl Fallback {
     }
 
     pub(crate) fn decide(&self, share: Share, operation: Operation, entry: &Entry<'_>, next_try: Duration) -> Decision {
-        let limits = Arc::new(entry.limits.map(|limit| share.of_limit(limit)));
+        let mut limits = [entry.limits[0]; MAX_LIMITS];
+        limits.iter_mut().zip(entry.limits.iter()).for_each(|(part, limit)| *part = share.of_limit(limit));
+        let limits = &limits[..entry.limits.len()];
         let cost = operation.judged_cost(entry.amount);
         if operation == Operation::Check && limits.iter().any(|limit| cost > limit.capacity()) {
-            return self.waits_for_the_store(&limits, entry, next_try);
+            return self.waits_for_the_store(limits, entry, next_try);
         }
-        let local = Entry { limits: &limits, ..*entry };
-        let decision = self.store.decide_now(operation, &local, None).answer.into_decision(&limits, cost);
-        by_rule(&decision.limits, entry.limits, decision.allowed)
+        let decision = self.store.decide_with(operation, entry, limits, None).answer.decision(limits, cost);
+        by_rule(decision.limits.iter().copied(), entry.limits, decision.allowed)
     }
 
     /// A cost above the share but within the Limit: only the store can admit it.
-    fn waits_for_the_store(&self, limits: &Arc<Limits>, entry: &Entry<'_>, next_try: Duration) -> Decision {
-        let peeked = self.store.decide_now(Operation::Peek, &Entry { limits, amount: 1, ..*entry }, None);
-        let seen = peeked.answer.into_decision(limits, 0);
+    fn waits_for_the_store(&self, limits: &[Limit], entry: &Entry<'_>, next_try: Duration) -> Decision {
+        let peeked = self.store.decide_with(Operation::Peek, &Entry { amount: 1, ..*entry }, limits, None);
+        let seen = peeked.answer.decision(limits, 0);
         let wait = next_try.max(Duration::from_micros(1));
-        let decisions: Vec<LimitDecision> = seen
-            .limits
-            .iter()
-            .zip(limits.iter())
-            .map(|(decision, limit)| LimitDecision {
-                retry_after: Some(if entry.amount > limit.capacity() { wait } else { Duration::ZERO }),
-                ..*decision
-            })
-            .collect();
-        by_rule(&decisions, entry.limits, false)
+        let decisions = seen.limits.iter().zip(limits).map(|(decision, limit)| LimitDecision {
+            retry_after: Some(if entry.amount > limit.capacity() { wait } else { Duration::ZERO }),
+            ..*decision
+        });
+        by_rule(decisions, entry.limits, false)
     }
 }
 
 /// A decision on shares, told in terms of the rules: `limit` is always the rule's.
-fn by_rule(shares: &[LimitDecision], rules: &[Limit], allowed: bool) -> Decision {
-    let told = shares.iter().zip(rules).map(|(share, rule)| LimitDecision { limit: rule.capacity(), ..*share });
-    Decision::of(told.collect(), allowed, Source::Fallback)
+fn by_rule(shares: impl Iterator<Item = LimitDecision>, rules: &[Limit], allowed: bool) -> Decision {
+    let told = shares.zip(rules).map(|(share, rule)| LimitDecision { limit: rule.capacity(), ..share });
+    Decision::of(told, allowed, Source::Fallback)
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! What stands between a limiter and its store: the deadline, and who answers when the store does not.
 
 mod deadline;
+mod deny_cache;
 mod fallback;
+mod immediate;
 mod learnt_clock;
 mod options;
 mod turns;
@@ -10,20 +12,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::Instant as TokioInstant;
+use tokio::time::{Instant as TokioInstant, timeout_at};
 
-use self::deadline::within;
+use self::deadline::{check_runtime, within};
 pub(crate) use self::deadline::{first, no_runtime};
+pub(crate) use self::deny_cache::DenyCache;
 pub(crate) use self::fallback::{Fallback, Share};
+pub(crate) use self::immediate::AtOnce;
 pub use self::options::FailurePolicy;
-pub(crate) use self::options::{Options, check_share, check_timeout};
+pub(crate) use self::options::{Options, check_deny_cache_max, check_share, check_timeout};
 use self::turns::Turns;
 pub(crate) use self::turns::{Place, Turn};
 use crate::clock::Clock;
 use crate::decision::{Decision, LimitDecision, Source};
-use crate::error::{self, Error, ErrorKind};
+use crate::error::{self, Error, ErrorKind, late};
 use crate::limit::{Limit, Limits};
 use crate::stats::{Counters, Stats};
 use crate::store::{AnyStore, Entry, Operation, Pong, Store, Terms, Told};
@@ -40,6 +43,7 @@ const NEXT_TRY: Duration = Duration::from_millis(100);
 pub(crate) struct Guard {
     store: AnyStore,
     fallback: Fallback,
+    deny_cache: DenyCache,
     counters: Counters,
     clock: Arc<dyn Clock>,
     turns: Turns,
@@ -53,10 +57,11 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// Guards a store. `clock` is the one that waits are measured by.
-    pub(crate) fn new(store: AnyStore, fallback: Fallback, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(store: AnyStore, fallback: Fallback, deny_cache: DenyCache, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
             fallback,
+            deny_cache,
             counters: Counters::default(),
             clock,
             turns: Turns::default(),
@@ -87,8 +92,8 @@ impl Guard {
 
     /// Ends at a time, or as an error when the client is closed before.
     pub(crate) async fn sleep_until(&self, time: u64) -> Result<(), Error> {
-        if self.clock.needs_runtime() && Handle::try_current().is_err() {
-            return Err(no_runtime());
+        if self.clock.needs_runtime() {
+            check_runtime()?;
         }
         let closing = self.closing.notified();
         self.check_open()?;
@@ -120,36 +125,43 @@ impl Guard {
             let _ = self.fallback.decide(options.share, Operation::Refund, entry, NEXT_TRY);
             return Ok(());
         }
-        self.ask(options, Operation::Refund, entry).await.map(drop)
+        let _forgetting = self.forgetting(options, Operation::Refund, entry);
+        self.ask(options, Operation::Refund, entry, Instant::now()).await.map(drop)
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.counters.read(self.store.reloads())
+        let mut stats = self.counters.read(self.store.reloads());
+        stats.decisions += self.store.decisions();
+        stats
     }
 
-    /// Decides one entry: from the Limits alone where a cost can never pass, else by the store, else by the policy.
+    /// Decides one entry of which nothing can be said at once: by the store, else by the policy.
     pub(crate) async fn decide_one(
         &self,
         options: &Options,
         operation: Operation,
         entry: &Entry<'_>,
+        asked: Instant,
     ) -> Result<Decision, Error> {
         self.counters.add_decisions(1);
-        if let Some(decision) = impossible(operation, entry) {
-            return Ok(decision);
-        }
-        match self.ask(options, operation, entry).await {
-            Ok(told) => Ok(self.accept(operation, entry, &told, None)),
+        let _forgetting = self.forgetting(options, operation, entry);
+        match self.ask(options, operation, entry, asked).await {
+            Ok(told) => Ok(self.accept(operation, entry, &told, Some(asked))),
             Err(error) => self.degrade(options, operation, entry, error),
         }
     }
 
-    async fn ask(&self, options: &Options, operation: Operation, entry: &Entry<'_>) -> Result<Told, Error> {
-        if let AnyStore::Memory(store) = &self.store {
-            return Ok(store.decide_now(operation, entry, None));
-        }
-        let terms = Terms { operation, now: None, deadline: TokioInstant::now() + options.timeout };
-        within(terms.deadline, self.store.decide_one(terms, entry)).await
+    async fn ask(
+        &self,
+        options: &Options,
+        operation: Operation,
+        entry: &Entry<'_>,
+        asked: Instant,
+    ) -> Result<Told, Error> {
+        let terms = Terms { operation, now: None, asked, deadline: TokioInstant::from_std(asked) + options.timeout };
+        check_runtime()?;
+        let asked = self.store.ask(terms, entry)?;
+        timeout_at(terms.deadline, asked.told()).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// The same for many entries, in order: each is answered by whatever can decide it.
@@ -160,14 +172,26 @@ impl Guard {
         entries: &[Entry<'_>],
         now: Option<u64>,
     ) -> Result<Vec<Decision>, Error> {
+        if let AnyStore::Memory(store) = &self.store {
+            let decide = |entry| self.decide_in_memory(store, operation, entry, now);
+            return Ok(entries.iter().map(decide).collect());
+        }
         self.counters.add_decisions(entries.len());
-        let mut decisions: Vec<Option<Decision>> = entries.iter().map(|entry| impossible(operation, entry)).collect();
+        let asked = Instant::now();
+        let locally = |entry| match now {
+            Some(_) => impossible(operation, entry),
+            None => self.locally(operation, entry, asked),
+        };
+        let mut decisions: Vec<Option<Decision>> = entries.iter().map(locally).collect();
         let open: Vec<usize> = (0..entries.len()).filter(|place| decisions[*place].is_none()).collect();
-        let asked: Vec<Entry<'_>> = open.iter().map(|place| entries[*place]).collect();
-        let outcomes = self.ask_all(options, operation, &asked, now).await;
-        for ((place, entry), outcome) in open.into_iter().zip(&asked).zip(outcomes) {
+        let left: Vec<Entry<'_>> = open.iter().map(|place| entries[*place]).collect();
+        let _forgetting: Vec<_> = left.iter().map(|entry| self.forgetting(options, operation, entry)).collect();
+        let terms = Terms { operation, now, asked, deadline: TokioInstant::from_std(asked) + options.timeout };
+        let outcomes = within(terms.deadline, async { Ok(self.store.decide(terms, &left).await) }).await;
+        let outcomes = outcomes.unwrap_or_else(|error| vec![Err(error); left.len()]);
+        for ((place, entry), outcome) in open.into_iter().zip(&left).zip(outcomes) {
             decisions[place] = Some(match outcome {
-                Ok(told) => self.accept(operation, entry, &told, now),
+                Ok(told) => self.accept(operation, entry, &told, now.is_none().then_some(asked)),
                 Err(error) => self.degrade(options, operation, entry, error)?,
             });
         }
@@ -175,32 +199,34 @@ impl Guard {
         decisions.into_iter().collect::<Option<_>>().ok_or_else(undecided)
     }
 
-    async fn ask_all(
-        &self,
+    /// Forgets what denials have told of a key as soon as something was given back to it, or may have been.
+    fn forgetting<'a>(
+        &'a self,
         options: &Options,
         operation: Operation,
-        entries: &[Entry<'_>],
-        now: Option<u64>,
-    ) -> Vec<Result<Told, Error>> {
-        if let AnyStore::Memory(store) = &self.store {
-            return entries.iter().map(|entry| Ok(store.decide_now(operation, entry, now))).collect();
-        }
-        let terms = Terms { operation, now, deadline: TokioInstant::now() + options.timeout };
-        let outcomes = within(terms.deadline, async { Ok(self.store.decide(terms, entries).await) }).await;
-        outcomes.unwrap_or_else(|error| vec![Err(error); entries.len()])
+        entry: &'a Entry<'a>,
+    ) -> Option<Forgetting<'a>> {
+        let gives_back = matches!(operation, Operation::Refund | Operation::Reset) && self.deny_cache.is_on();
+        gives_back.then(|| Forgetting { deny_cache: &self.deny_cache, entry, timeout: options.timeout })
     }
 
-    fn accept(&self, operation: Operation, entry: &Entry<'_>, told: &Told, now: Option<u64>) -> Decision {
+    /// What the store has told. `asked` is when, unless that was about another time than the present.
+    fn accept(&self, operation: Operation, entry: &Entry<'_>, told: &Told, asked: Option<Instant>) -> Decision {
         if told.healed > 0 {
             self.counters.add_healed(told.healed);
         }
-        if let Some(time) = told.now.filter(|_| now.is_none()) {
-            self.fallback.learn_time(time);
+        if let Some(asked) = asked {
+            if let Some(time) = told.now {
+                self.fallback.learn_time(time);
+            }
+            if operation == Operation::Check && !told.answer.allowed && self.deny_cache.is_on() {
+                self.deny_cache.remember(entry, &told.answer, asked);
+            }
         }
         if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
             tracing::info!("the store decides again");
         }
-        told.answer.into_decision(entry.limits, operation.judged_cost(entry.amount))
+        told.answer.decision(entry.limits, operation.judged_cost(entry.amount))
     }
 
     /// Answers in the store's place.
@@ -274,6 +300,19 @@ impl Guard {
     }
 }
 
+/// Forgets what denials have told of a key when it is dropped, however the call ends that gives something back.
+struct Forgetting<'a> {
+    deny_cache: &'a DenyCache,
+    entry: &'a Entry<'a>,
+    timeout: Duration,
+}
+
+impl Drop for Forgetting<'_> {
+    fn drop(&mut self) {
+        self.deny_cache.forget(self.entry, self.timeout);
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         self.store.close();
@@ -281,26 +320,30 @@ impl Drop for Guard {
 }
 
 /// The answer to a cost that can never pass: no store is asked, and no policy.
+#[inline]
 fn impossible(operation: Operation, entry: &Entry<'_>) -> Option<Decision> {
     let too_much = |limit: &Limit| entry.amount > limit.capacity();
-    if operation != Operation::Check || !entry.limits.iter().any(too_much) {
-        return None;
-    }
+    (operation == Operation::Check && entry.limits.iter().any(too_much)).then(|| never(entry))
+}
+
+#[cold]
+fn never(entry: &Entry<'_>) -> Decision {
+    let too_much = |limit: &Limit| entry.amount > limit.capacity();
     let untouched = entry.limits.iter().map(|limit| LimitDecision {
         retry_after: if too_much(limit) { None } else { Some(Duration::ZERO) },
         ..full(limit)
     });
-    Some(Decision::of(untouched.collect(), false, Source::Limit))
+    Decision::of(untouched, false, Source::Limit)
 }
 
 fn open(entry: &Entry<'_>) -> Decision {
-    Decision::of(entry.limits.iter().map(full).collect(), true, Source::Open)
+    Decision::of(entry.limits.iter().map(full), true, Source::Open)
 }
 
 fn closed(entry: &Entry<'_>, next_try: Duration) -> Decision {
     let limits =
         entry.limits.iter().map(|limit| LimitDecision { remaining: 0, retry_after: Some(next_try), ..full(limit) });
-    let mut decision = Decision::of(limits.collect(), false, Source::Closed);
+    let mut decision = Decision::of(limits, false, Source::Closed);
     // No Limit denied; the policy did.
     decision.denied_by = None;
     decision

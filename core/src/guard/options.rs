@@ -38,6 +38,13 @@ pub(crate) fn check_timeout(name: &str, timeout: Duration) -> Result<(), Error> 
     Ok(())
 }
 
+pub(crate) fn check_deny_cache_max(longest: Duration) -> Result<(), Error> {
+    if longest > LONGEST_TIMEOUT {
+        return Err(invalid("deny_cache_max must be at most an hour; zero turns the deny cache off"));
+    }
+    Ok(())
+}
+
 pub(crate) fn check_share(share: f64) -> Result<(), Error> {
     if share > 0.0 && share <= 1.0 {
         return Ok(());

@@ -1,10 +1,12 @@
 //! The rules: a [`Limit`], the [`Limits`] of one limiter, and the numbers that exact arithmetic needs.
 
 mod text;
+mod tick;
 
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use self::tick::Tick;
 use crate::clock::microseconds;
 use crate::error::{Error, ErrorKind};
 
@@ -16,9 +18,6 @@ pub(crate) const MAX_EXACT: u64 = (1 << 53) - 1;
 const MAX_SPAN_DAYS: u64 = 36_500;
 /// The same in microseconds.
 pub(crate) const MAX_SPAN: u64 = MAX_SPAN_DAYS * 86_400_000_000;
-/// Lengths of a tick, in microseconds, finest first.
-const TICKS: [u64; 4] = [1, 10, 100, 1000];
-
 /// How a Limit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -62,7 +61,10 @@ pub struct Limit {
     count: u64,
     period: u64,
     burst: u64,
-    tick: u64,
+    tick: Tick,
+    /// `num` and `den` follow from the rest; they are kept since every call needs them.
+    num: u64,
+    den: u64,
 }
 
 impl Limit {
@@ -117,11 +119,10 @@ impl Limit {
         if period > MAX_SPAN {
             return Err(invalid(format!("the period is too long; the longest is {MAX_SPAN_DAYS} d")));
         }
-        let mut limit = Self { algorithm, count, period, burst, tick: 1 };
-        match TICKS.into_iter().find(|&tick| Self { tick, ..limit }.fits()) {
-            Some(tick) => limit.tick = tick,
-            None => return Err(limit.too_large()),
-        }
+        let finest = Self { algorithm, count, period, burst, tick: Tick::Micro, num: 1, den: 1 };
+        let Some(limit) = Tick::ALL.into_iter().map(|tick| finest.counted_in(tick)).find(Self::fits) else {
+            return Err(finest.too_large());
+        };
         if algorithm == Algorithm::TokenBucket && burst > limit.longest_burst() {
             let most = limit.longest_burst();
             return Err(invalid(format!(
@@ -129,6 +130,15 @@ impl Limit {
             )));
         }
         Ok(limit)
+    }
+
+    /// The same in other ticks, with the rate as a fraction of its own.
+    const fn counted_in(mut self, tick: Tick) -> Self {
+        self.tick = tick;
+        let common = greatest_common_divisor(self.count, self.period_ticks());
+        self.num = self.period_ticks() / common;
+        self.den = self.count / common;
+        self
     }
 
     /// Whether every product that the algorithm forms stays exact with this tick.
@@ -149,15 +159,16 @@ impl Limit {
 
     /// The error that names the largest value that fits.
     fn too_large(self) -> Error {
-        let coarsest = TICKS[TICKS.len() - 1];
+        let coarsest = Tick::Milli;
         if self.algorithm == Algorithm::TokenBucket {
-            let limit = Self { tick: coarsest, ..self };
+            let limit = self.counted_in(coarsest);
             let room = (MAX_EXACT.saturating_sub(limit.den()) / limit.num()).min(limit.longest_burst());
             if room > 0 {
                 return invalid(format!("too large to count exactly; the largest burst at this rate is {room}"));
             }
         }
-        let most = largest(|count| Self { count, burst: count.min(self.burst), tick: coarsest, ..self }.fits());
+        let fits = |count| Self { count, burst: count.min(self.burst), ..self }.counted_in(coarsest).fits();
+        let most = largest(fits);
         invalid(format!("too large to count exactly; the largest count that fits with this period is {most}"))
     }
 
@@ -192,32 +203,37 @@ impl Limit {
 
     /// Microseconds in a tick, the grain of its time.
     pub(crate) const fn tick(&self) -> u64 {
+        self.tick.micros()
+    }
+
+    /// The grain of its time.
+    pub(crate) const fn grain(&self) -> Tick {
         self.tick
     }
 
     pub(crate) const fn period_ticks(&self) -> u64 {
-        self.period / self.tick
+        self.tick.whole(self.period)
     }
 
     /// Units in a token. A tick adds [`den`](Self::den) units, so that `num` and `den` make the rate an exact fraction.
     pub(crate) const fn num(&self) -> u64 {
-        self.period_ticks() / greatest_common_divisor(self.count, self.period_ticks())
+        self.num
     }
 
     /// Units that a tick adds.
     pub(crate) const fn den(&self) -> u64 {
-        self.count / greatest_common_divisor(self.count, self.period_ticks())
+        self.den
     }
 
     /// Units in a full bucket.
     pub(crate) const fn full(&self) -> u64 {
-        self.burst * self.num()
+        self.burst * self.num
     }
 
     /// The longest that a key may take to be as new.
     pub(crate) const fn longest_reset(&self) -> Duration {
         match self.algorithm {
-            Algorithm::TokenBucket => Duration::from_micros(self.full().div_ceil(self.den()) * self.tick),
+            Algorithm::TokenBucket => Duration::from_micros(self.full().div_ceil(self.den) * self.tick()),
             _ => Duration::from_micros(2 * self.period),
         }
     }
@@ -257,11 +273,6 @@ impl Limits {
             }
         }
         Ok(Self(limits))
-    }
-
-    /// What `change` makes of each of them, one by one. They must remain of the same algorithms and of different periods.
-    pub(crate) fn map(&self, change: impl FnMut(&Limit) -> Limit) -> Self {
-        Self(self.0.iter().map(change).collect())
     }
 
     /// The Limits in order.

@@ -10,7 +10,7 @@ use crate::decision::Decision;
 use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
-use crate::guard::{FailurePolicy, Guard, Options, Share, check_share, check_timeout};
+use crate::guard::{AtOnce, FailurePolicy, Guard, Options, Share, check_share, check_timeout};
 use crate::key::{check_key, check_name};
 use crate::limit::Limits;
 use crate::store::{Entry, Operation};
@@ -96,7 +96,8 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn check(&self, key: impl AsRef<[u8]>) -> Result<Decision, Error> {
-        self.check_n(key, 1).await
+        let key = key.as_ref();
+        self.decide(Operation::Check, key, 1).await
     }
 
     /// Takes `cost` tokens if there are so many; else none. A cost of 0 takes nothing and is allowed.
@@ -113,7 +114,8 @@ impl Limiter {
     /// # Errors
     /// See [`Limiter`].
     pub async fn check_n(&self, key: impl AsRef<[u8]>, cost: u64) -> Result<Decision, Error> {
-        self.decide(Operation::Check, key.as_ref(), cost).await
+        let key = key.as_ref();
+        self.decide(Operation::Check, key, cost).await
     }
 
     /// Checks many keys in one call, each on its own: one that is denied takes nothing from the others.
@@ -224,10 +226,13 @@ impl Limiter {
         Entry { limiter: &self.name, limits: &self.limits, key, amount }
     }
 
+    #[inline]
     pub(crate) async fn decide(&self, operation: Operation, key: &[u8], amount: u64) -> Result<Decision, Error> {
-        self.guard.check_open()?;
-        check_key(key)?;
-        self.guard.decide_one(&self.options, operation, &self.entry(key, amount)).await
+        let entry = self.entry(key, amount);
+        match self.guard.decide_at_once(operation, &entry) {
+            AtOnce::Decided(decided) => decided,
+            AtOnce::Asks(asked) => self.guard.decide_one(&self.options, operation, &entry, asked).await,
+        }
     }
 
     pub(crate) async fn decide_all(

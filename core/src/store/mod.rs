@@ -7,6 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::algorithm::{self, Reading};
@@ -57,12 +58,16 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn into_decision(self, limits: &[Limit], cost: u64) -> Decision {
+    #[inline(always)]
+    pub(crate) fn decision(&self, limits: &[Limit], cost: u64) -> Decision {
         // What passed waits for nothing, though its readings tell what is left after it.
         let cost = if self.allowed { 0 } else { cost };
+        if let [limit] = limits {
+            return Decision::of_one(algorithm::decide(self.readings[0], limit, cost), self.allowed, Source::Store);
+        }
         let decisions =
             limits.iter().zip(self.readings).map(|(limit, reading)| algorithm::decide(reading, limit, cost));
-        Decision::of(decisions.collect(), self.allowed, Source::Store)
+        Decision::of(decisions, self.allowed, Source::Store)
     }
 }
 
@@ -117,13 +122,31 @@ pub(crate) struct Terms {
     pub(crate) operation: Operation,
     /// In microseconds since the epoch; none is the store's own time.
     pub(crate) now: Option<u64>,
-    /// After this nobody waits for it any more.
+    /// When it was asked for, and after when nobody waits for it any more.
+    pub(crate) asked: StdInstant,
     pub(crate) deadline: Instant,
 }
 
+/// A decision that was asked for.
+pub(crate) enum Asked<'a> {
+    /// It is taken along with others.
+    Waiting(redis::Receipt),
+    /// It has yet to be worked for. Apart, so that what most callers wait for is small.
+    Begun(BoxFuture<'a, Result<Told, Error>>),
+}
+
+impl Asked<'_> {
+    pub(crate) async fn told(self) -> Result<Told, Error> {
+        match self {
+            Self::Waiting(receipt) => receipt.outcome().await,
+            Self::Begun(work) => work.await,
+        }
+    }
+}
+
 pub(crate) trait Store {
-    /// Decides one entry. Waits for the deadline to pass at most, as a rule.
-    fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> impl Future<Output = Result<Told, Error>> + Send;
+    /// Asks for the decision of one entry.
+    fn ask<'a>(&'a self, terms: Terms, entry: &'a Entry<'a>) -> Result<Asked<'a>, Error>;
 
     /// Decides entries in order, together where that can be. All outcomes are there by the deadline.
     fn decide(&self, terms: Terms, entries: &[Entry<'_>]) -> impl Future<Output = Vec<Result<Told, Error>>> + Send;
@@ -155,6 +178,14 @@ impl AnyStore {
         }
     }
 
+    /// How many decisions it has counted itself.
+    pub(crate) fn decisions(&self) -> u64 {
+        match self {
+            Self::Memory(store) => store.decisions(),
+            Self::Redis(_) | Self::Cluster(_) => 0,
+        }
+    }
+
     /// When a server that is out of reach is next tried, where that is known.
     pub(crate) fn next_attempt(&self) -> Option<StdInstant> {
         match self {
@@ -171,11 +202,11 @@ impl AnyStore {
 }
 
 impl Store for AnyStore {
-    async fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+    fn ask<'a>(&'a self, terms: Terms, entry: &'a Entry<'a>) -> Result<Asked<'a>, Error> {
         match self {
-            Self::Memory(store) => store.decide_one(terms, entry).await,
-            Self::Redis(store) => store.decide_one(terms, entry).await,
-            Self::Cluster(store) => store.decide_one(terms, entry).await,
+            Self::Memory(store) => store.ask(terms, entry),
+            Self::Redis(store) => store.ask(terms, entry),
+            Self::Cluster(store) => store.ask(terms, entry),
         }
     }
 

@@ -72,8 +72,22 @@ impl RandomSteps {
             op = "check";
         }
         let count = [1, 1, 1, 2, 3, 6][self.random.usize(..6)];
-        let calls = (0..count).map(|_| self.call(op)).collect();
+        let mut calls: Vec<Call> = (0..count).map(|_| self.call(op)).collect();
+        if self.random.u8(..6) == 0 {
+            self.crowd(&mut calls);
+        }
         Step { op: op.to_owned(), now: self.now, calls, results: Vec::new() }
+    }
+
+    /// Lets many ask about the same keys in one call, mostly with the same costs and Limits.
+    fn crowd(&mut self, calls: &mut Vec<Call>) {
+        for _ in 0..self.random.usize(1..16) {
+            let mut call = calls[self.random.usize(..calls.len())].clone();
+            if self.random.u8(..5) == 0 {
+                call.amount = self.random.u64(..4);
+            }
+            calls.push(call);
+        }
     }
 
     /// Remembers the waits that the answer names.

@@ -1,6 +1,6 @@
 //! How much of what can go wrong a random run has exercised.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use grifo_tests::scenario::Step;
@@ -18,6 +18,7 @@ pub(crate) struct Shares {
     refunds: u64,
     partial_refunds: u64,
     several_entries: u64,
+    shared_keys: u64,
     last_time: u64,
     last_limits: HashMap<(String, String), String>,
     remaining: HashMap<(String, String), u64>,
@@ -34,6 +35,8 @@ impl Shares {
         self.calls += 1;
         self.step_backs += u64::from(step.now < self.last_time);
         self.several_entries += u64::from(step.calls.len() > 1);
+        let keys: HashSet<_> = step.calls.iter().map(|call| (&call.limiter, &call.key)).collect();
+        self.shared_keys += u64::from(keys.len() < step.calls.len());
         self.last_time = step.now;
         for (call, result) in step.calls.iter().zip(&step.results) {
             self.operations += 1;
@@ -69,6 +72,7 @@ impl Shares {
         at_least("operations changed the limits", self.limit_changes, self.operations, 10);
         at_least("refunds gave back a part", self.partial_refunds, self.refunds, 3);
         at_least("calls had several entries", self.several_entries, self.calls, 30);
+        at_least("calls asked several things of one key", self.shared_keys, self.calls, 15);
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 pub(crate) struct Store {
     /// The store's address, such as redis://localhost
-    #[arg(long, value_name = "URL", env = "GRIFO_URL", hide_env_values = true)]
+    #[arg(long, visible_alias = "url", value_name = "URL", env = "GRIFO_URL", hide_env_values = true)]
     store: Option<String>,
 
     /// User of the sentinels, for redis+sentinel://

@@ -1,9 +1,11 @@
-//! The command line of grifo: asks a store about a key, and replays access logs against Limits.
+//! The command line of grifo: asks a store about a key, replays access logs against Limits, and measures a store.
 
 mod args;
+mod bench;
 mod check;
 mod decision;
 mod failure;
+mod interrupt;
 mod peek;
 mod ping;
 mod replay;
@@ -34,6 +36,7 @@ enum Command {
     Reset(reset::Reset),
     Ping(ping::Ping),
     Replay(replay::Replay),
+    Bench(bench::Bench),
 }
 
 const AFTER_HELP: &str = "\
@@ -64,7 +67,8 @@ Examples:
   grifo ping
   grifo check --limit '100/min burst 20' user:42 && echo go on
   grifo peek --limit '100/min burst 20' --json user:42
-  grifo replay access.log --limit '10/min burst 5' --limit '5/10s + 30/min' --plot replay.svg";
+  grifo replay access.log --limit '10/min burst 5' --limit '5/10s + 30/min' --plot replay.svg
+  grifo bench --limit '100/min burst 20' --callers 500";
 
 impl Command {
     fn wants_json(&self) -> bool {
@@ -74,6 +78,7 @@ impl Command {
             Self::Reset(reset) => reset.output.json,
             Self::Ping(ping) => ping.output.json,
             Self::Replay(replay) => replay.output.json,
+            Self::Bench(bench) => bench.output.json,
         }
     }
 
@@ -84,6 +89,7 @@ impl Command {
             Self::Reset(reset) => reset.run().await,
             Self::Ping(ping) => ping.run().await,
             Self::Replay(replay) => replay.run().await,
+            Self::Bench(bench) => bench.run().await,
         }
     }
 }

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
+use super::shard::EXPIRIES_KEPT;
 use super::*;
+use crate::limit::Limit;
+use crate::store::Answer;
 use crate::testing::ManualClock;
 
 fn store(max_keys: usize) -> (MemoryStore, ManualClock) {
@@ -9,7 +12,7 @@ fn store(max_keys: usize) -> (MemoryStore, ManualClock) {
 }
 
 fn len(store: &MemoryStore) -> usize {
-    store.shards.iter().map(|shard| shard.lock().unwrap().slots.len()).sum()
+    store.shards.iter().map(|shard| lock(shard).len()).sum()
 }
 
 fn call(store: &MemoryStore, operation: Operation, limit: &str, key: &str, amount: u64) -> Answer {
@@ -67,7 +70,7 @@ fn a_key_that_was_used_again_does_not_count_as_expired() {
 fn the_list_of_expiries_is_bounded_too() {
     let (store, _clock) = store(256);
     (0..5000).for_each(|number| assert!(check(&store, "5/d", &format!("key {number}"))));
-    assert!(store.shards.iter().all(|shard| shard.lock().unwrap().expiries.len() <= 2 * 256 + 1));
+    assert!(store.shards.iter().all(|shard| lock(shard).expiries() <= 2 * 256 + 1));
 }
 
 #[test]
@@ -171,5 +174,5 @@ fn taking_and_giving_back_leaves_no_trail() {
         assert!(check(&store, "5/h", "key"));
         call(&store, Operation::Refund, "5/h", "key", 1);
     }
-    assert!(store.shards.iter().all(|shard| shard.lock().unwrap().expiries.len() <= 2 * EXPIRIES_KEPT + 1));
+    assert!(store.shards.iter().all(|shard| lock(shard).expiries() <= 2 * EXPIRIES_KEPT + 1));
 }

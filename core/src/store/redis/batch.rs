@@ -5,15 +5,15 @@
 //!
 //! Bounded: so many callers wait for a node, so much is asked in one call, and so many calls leave in one write.
 
-use std::collections::VecDeque;
-use std::collections::hash_map::{self, HashMap};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::call::{Call, CallEntry, Judging, Runs};
-use crate::key::{Partitions, StoredKeys, identity};
-use crate::limit::{Algorithm, Limits};
+use super::call::{Call, CallEntry, Judging, Runs, is_one_bucket};
+use crate::key::{KeyHash, KeyName, Names, Partitions, StoredKeys};
+use crate::limit::Limits;
 use crate::store::{Entry, Operation, Terms};
 
 /// Callers beyond so many are turned away.
@@ -27,47 +27,78 @@ const GENERAL_WEIGHT: usize = 3;
 const MOST_SHARING: usize = 4096;
 const MOST_CALLS_PER_WRITE: usize = 32;
 
-/// What a caller asks.
-#[derive(Debug)]
-pub(super) struct Demand {
-    /// The partition, where calls of different partitions cannot be one; else 0.
-    pub(super) lane: usize,
-    pub(super) slot: u16,
+/// What a caller asks. The names that it is stored under are made only where nobody else has made them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Demand<'a> {
+    prefix: &'a str,
+    partitions: Partitions,
+    hash: KeyHash,
     /// Of limiter and key.
-    pub(super) identity: u64,
-    pub(super) operation: Operation,
-    pub(super) now: Option<u64>,
-    pub(super) keys: StoredKeys,
-    pub(super) limits: Arc<Limits>,
-    pub(super) amount: u64,
-    pub(super) deadline: Instant,
+    name: KeyName,
+    /// The partition, where calls of different partitions cannot be one; else 0.
+    lane: usize,
+    terms: Terms,
+    entry: Entry<'a>,
 }
 
-impl Demand {
-    pub(super) fn new(prefix: &str, partitions: Partitions, lane: usize, terms: Terms, entry: &Entry<'_>) -> Self {
-        Self {
-            lane,
-            slot: partitions.slot(lane),
-            identity: identity(entry.limiter, entry.key),
-            operation: terms.operation,
-            now: terms.now,
-            keys: StoredKeys::new(prefix, partitions, entry.limiter, entry.limits, entry.key),
-            limits: Arc::clone(entry.limits),
-            amount: entry.amount,
-            deadline: terms.deadline,
-        }
+impl<'a> Demand<'a> {
+    /// Of entries in lanes by partition, or else in one lane.
+    pub(super) fn new(
+        keyspace: &'a Keyspace,
+        partitions: Partitions,
+        has_slots: bool,
+        terms: Terms,
+        entry: &Entry<'a>,
+    ) -> Self {
+        let hash = KeyHash::of(entry.key);
+        let lane = if has_slots { partitions.of(hash) } else { 0 };
+        let name = keyspace.names.of(entry.limiter, entry.key);
+        Self { prefix: &keyspace.prefix, partitions, hash, name, lane, terms, entry: *entry }
+    }
+
+    pub(super) const fn deadline(&self) -> Instant {
+        self.terms.deadline
+    }
+
+    /// The hash slot of its keys.
+    pub(super) const fn slot(&self) -> u16 {
+        self.partitions.slot(self.lane)
+    }
+
+    pub(super) fn keys(&self) -> StoredKeys {
+        let Entry { limiter, limits, key, .. } = self.entry;
+        StoredKeys::new(self.prefix, self.partitions, self.hash, limiter, limits, key)
     }
 
     /// The call that asks this alone.
-    pub(super) fn into_call(self, tells_time: bool) -> Call {
-        let entry = CallEntry { keys: self.keys, limits: self.limits, runs: Runs::one(self.amount) };
+    pub(super) fn call(&self, tells_time: bool) -> Call {
+        let runs = Runs::one(self.entry.amount);
+        let entry = CallEntry { keys: self.keys(), limits: Arc::clone(self.entry.limits), runs };
         Call::new(Judging {
-            operation: self.operation,
-            now: self.now,
+            operation: self.terms.operation,
+            now: self.terms.now,
             entries: vec![entry],
             is_distinct: true,
             tells_time,
+            slot: self.slot(),
         })
+    }
+}
+
+/// Under which names a store keeps its keys, and by which this process tells them apart.
+#[derive(Debug)]
+pub(super) struct Keyspace {
+    prefix: String,
+    names: Names,
+}
+
+impl Keyspace {
+    pub(super) fn new(prefix: String) -> Self {
+        Self { prefix, names: Names::new() }
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
     }
 }
 
@@ -84,7 +115,7 @@ pub(super) struct Waiter<R> {
 #[derive(Debug)]
 pub(super) struct Group<R> {
     slot: u16,
-    identity: u64,
+    name: KeyName,
     operation: Operation,
     now: Option<u64>,
     keys: StoredKeys,
@@ -92,7 +123,7 @@ pub(super) struct Group<R> {
     waiters: Vec<Waiter<R>>,
     /// How often the amount changes from one caller to the next.
     changes: usize,
-    /// Whether others of this identity were waiting in front of it.
+    /// Whether others of this name were waiting in front of it.
     is_repeated: bool,
 }
 
@@ -100,8 +131,25 @@ pub(super) struct Group<R> {
 #[derive(Debug)]
 pub(super) struct Batch<R> {
     pub(super) call: Call,
-    pub(super) slot: u16,
-    pub(super) waiters: Vec<Waiter<R>>,
+    pub(super) waiting: Vec<Waiter<R>>,
+}
+
+/// Names are hashes already, of a secret.
+#[derive(Debug, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// All who wait for one node.
@@ -118,8 +166,8 @@ struct Lane<R> {
     groups: VecDeque<Group<R>>,
     /// Number of the first group.
     first: u64,
-    /// The number of the last group of each identity.
-    last_of: HashMap<u64, u64>,
+    /// The number of the last group of each name.
+    last_of: HashMap<KeyName, u64, BuildHasherDefault<AsIs>>,
 }
 
 impl<R> Default for Batches<R> {
@@ -133,8 +181,21 @@ impl<R> Batches<R> {
         self.ready.is_empty()
     }
 
-    /// Puts a caller in line; gives the reply back where there are too many already.
-    pub(super) fn push(&mut self, demand: Demand, reply: R) -> Result<(), R> {
+    /// Lets a caller share the entry of others who wait for the same. Gives the reply back where there are none.
+    pub(super) fn join(&mut self, demand: &Demand<'_>, reply: R) -> Result<(), R> {
+        let lane = self.lanes.get_mut(demand.lane).filter(|_| self.waiting < MOST_WAITING);
+        let Some(group) = lane.and_then(|lane| lane.group_for(demand)) else { return Err(reply) };
+        group.join(Waiter { amount: demand.entry.amount, deadline: demand.terms.deadline, reply });
+        self.waiting += 1;
+        Ok(())
+    }
+
+    /// Puts a caller in line, with the names of his keys; gives the reply back where there are too many already.
+    pub(super) fn push(&mut self, demand: &Demand<'_>, keys: StoredKeys, reply: R) -> Result<(), R> {
+        let reply = match self.join(demand, reply) {
+            Ok(()) => return Ok(()),
+            Err(reply) => reply,
+        };
         if self.waiting >= MOST_WAITING {
             return Err(reply);
         }
@@ -147,7 +208,7 @@ impl<R> Batches<R> {
         if lane.groups.is_empty() {
             self.ready.push_back(index);
         }
-        lane.push(demand, reply);
+        lane.push(demand, keys, reply);
         Ok(())
     }
 
@@ -155,7 +216,10 @@ impl<R> Batches<R> {
     pub(super) fn take(&mut self, is_gone: impl Fn(&Waiter<R>) -> bool) -> Vec<Vec<Group<R>>> {
         let mut calls = Vec::new();
         for _ in 0..self.ready.len() {
-            let Some(index) = self.ready.pop_front().filter(|_| calls.len() < MOST_CALLS_PER_WRITE) else { break };
+            if calls.len() == MOST_CALLS_PER_WRITE {
+                break;
+            }
+            let Some(index) = self.ready.pop_front() else { break };
             let lane = &mut self.lanes[index];
             let (groups, taken) = lane.take(&is_gone);
             self.waiting -= taken;
@@ -180,27 +244,21 @@ impl<R> Batches<R> {
 
 impl<R> Lane<R> {
     fn new() -> Self {
-        Self { groups: VecDeque::new(), first: 0, last_of: HashMap::new() }
+        Self { groups: VecDeque::new(), first: 0, last_of: HashMap::default() }
     }
 
-    fn push(&mut self, demand: Demand, reply: R) {
-        let waiter = Waiter { amount: demand.amount, deadline: demand.deadline, reply };
+    /// The last group of those who wait for a key, if it may be shared.
+    fn group_for(&mut self, demand: &Demand<'_>) -> Option<&mut Group<R>> {
+        let last = self.last_of.get(&demand.name)?;
+        let group = self.groups.get_mut((last - self.first) as usize)?;
+        group.may_be_joined_by(demand).then_some(group)
+    }
+
+    fn push(&mut self, demand: &Demand<'_>, keys: StoredKeys, reply: R) {
+        let waiter = Waiter { amount: demand.entry.amount, deadline: demand.terms.deadline, reply };
         let next = self.first + self.groups.len() as u64;
-        let is_repeated = match self.last_of.entry(demand.identity) {
-            hash_map::Entry::Occupied(mut last) => {
-                let group = (*last.get() - self.first) as usize;
-                if let Some(group) = self.groups.get_mut(group).filter(|group| group.may_be_joined_by(&demand)) {
-                    return group.join(waiter);
-                }
-                last.insert(next);
-                true
-            }
-            hash_map::Entry::Vacant(last) => {
-                last.insert(next);
-                false
-            }
-        };
-        self.groups.push_back(Group::new(demand, waiter, is_repeated));
+        let is_repeated = self.last_of.insert(demand.name, next).is_some();
+        self.groups.push_back(Group::new(demand, keys, waiter, is_repeated));
     }
 
     /// The groups of the next call, and how many callers have left the lane.
@@ -212,8 +270,8 @@ impl<R> Lane<R> {
                 break;
             }
             let Some(mut group) = self.groups.pop_front() else { break };
-            if self.last_of.get(&group.identity) == Some(&self.first) {
-                self.last_of.remove(&group.identity);
+            if self.last_of.get(&group.name) == Some(&self.first) {
+                self.last_of.remove(&group.name);
             }
             self.first += 1;
             left += group.waiters.len();
@@ -228,14 +286,14 @@ impl<R> Lane<R> {
 }
 
 impl<R> Group<R> {
-    fn new(demand: Demand, waiter: Waiter<R>, is_repeated: bool) -> Self {
+    fn new(demand: &Demand<'_>, keys: StoredKeys, waiter: Waiter<R>, is_repeated: bool) -> Self {
         Self {
-            slot: demand.slot,
-            identity: demand.identity,
-            operation: demand.operation,
-            now: demand.now,
-            keys: demand.keys,
-            limits: demand.limits,
+            slot: demand.slot(),
+            name: demand.name,
+            operation: demand.terms.operation,
+            now: demand.terms.now,
+            keys,
+            limits: Arc::clone(demand.entry.limits),
             waiters: vec![waiter],
             changes: 0,
             is_repeated,
@@ -247,15 +305,15 @@ impl<R> Group<R> {
         self.waiters.iter().map(|waiter| waiter.deadline).max()
     }
 
-    fn may_be_joined_by(&self, demand: &Demand) -> bool {
+    fn may_be_joined_by(&self, demand: &Demand<'_>) -> bool {
+        let limits = demand.entry.limits;
         self.operation == Operation::Check
-            && demand.operation == Operation::Check
-            && self.now == demand.now
-            && self.slot == demand.slot
+            && demand.terms.operation == Operation::Check
+            && self.now == demand.terms.now
+            && self.slot == demand.slot()
             && self.waiters.len() < MOST_SHARING
             && self.changes < HEAVIEST_CALL / GENERAL_WEIGHT
-            && (Arc::ptr_eq(&self.limits, &demand.limits) || self.limits == demand.limits)
-            && self.keys == demand.keys
+            && (Arc::ptr_eq(&self.limits, limits) || self.limits == *limits)
     }
 
     fn may_share_a_call_with(&self, other: &Self) -> bool {
@@ -269,18 +327,15 @@ impl<R> Group<R> {
     }
 
     fn weight(&self) -> usize {
-        let limit = match self.limits.as_slice() {
-            [limit] if limit.algorithm() == Algorithm::TokenBucket => 1,
-            limits => GENERAL_WEIGHT * limits.len(),
-        };
-        limit * (1 + self.changes)
+        let run = if is_one_bucket(&self.limits) { 1 } else { GENERAL_WEIGHT * self.limits.as_slice().len() };
+        run * (1 + self.changes)
     }
 }
 
 impl<R> Batch<R> {
     /// When the last of its callers gives up.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.waiters.iter().map(|waiter| waiter.deadline).max()
+        self.waiting.iter().map(|waiter| waiter.deadline).max()
     }
 
     /// The call of some groups that go out together.
@@ -288,19 +343,19 @@ impl<R> Batch<R> {
         let first = groups.first()?;
         let (slot, operation, now) = (first.slot, first.operation, first.now);
         let is_distinct = !groups.iter().any(|group| group.is_repeated);
-        let mut waiters = Vec::with_capacity(groups.iter().map(|group| group.waiters.len()).sum());
+        let mut waiting = Vec::with_capacity(groups.iter().map(|group| group.waiters.len()).sum());
         let entry = |mut group: Group<R>| {
             let mut amounts = group.waiters.iter().map(|waiter| waiter.amount);
             let mut runs = Runs::one(amounts.next().unwrap_or_default());
             amounts.for_each(|amount| runs.push(amount));
-            waiters.append(&mut group.waiters);
+            waiting.append(&mut group.waiters);
             CallEntry { keys: group.keys, limits: group.limits, runs }
         };
         let entries = groups.into_iter().map(entry).collect();
-        Some(Self {
-            call: Call::new(Judging { operation, now, entries, is_distinct, tells_time: true }),
-            slot,
-            waiters,
-        })
+        let judging = Judging { operation, now, entries, is_distinct, tells_time: true, slot };
+        Some(Self { call: Call::new(judging), waiting })
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -84,6 +84,8 @@ pub(super) struct Judging {
     pub(super) is_distinct: bool,
     /// Whether the answer is to tell the server's time, where that costs something.
     pub(super) tells_time: bool,
+    /// In which all its keys are.
+    pub(super) slot: u16,
 }
 
 impl Call {
@@ -99,6 +101,14 @@ impl Call {
     /// Index of the script among all.
     pub(super) fn script(&self) -> usize {
         self.script.load(Ordering::Relaxed)
+    }
+
+    /// The hash slot of its keys.
+    pub(super) const fn slot(&self) -> u16 {
+        match &self.question {
+            Question::Judge(judging) => judging.slot,
+            Question::Record(..) => 0,
+        }
     }
 
     /// How many entries it decides.
@@ -166,7 +176,10 @@ impl Judging {
     }
 
     fn script(&self) -> usize {
-        let is_simple = self.operation == Operation::Check && self.is_distinct && self.entries.iter().all(is_bucket);
+        let takes_from_bucket =
+            |entry: &CallEntry| is_one_bucket(&entry.limits) && entry.runs.iter().all(|run| run.amount > 0);
+        let is_simple =
+            self.operation == Operation::Check && self.is_distinct && self.entries.iter().all(takes_from_bucket);
         match self.entries.as_slice() {
             [entry] if is_simple && entry.runs.len() == 1 => script::ONE_BUCKET,
             _ if is_simple => script::MANY_BUCKETS,
@@ -175,14 +188,11 @@ impl Judging {
     }
 }
 
-/// Whether it is of the commonest kind: something is taken from a bucket that counts µs, and is full after a whole number of
-/// them.
-fn is_bucket(entry: &CallEntry) -> bool {
-    let [limit] = entry.limits.as_slice() else { return false };
-    limit.algorithm() == Algorithm::TokenBucket
-        && limit.tick() == 1
-        && limit.full() % limit.den() == 0
-        && entry.runs.iter().all(|run| run.amount > 0)
+/// Whether they are of the commonest kind, which has scripts of its own: one bucket that counts µs, and is full after a whole
+/// number of them.
+pub(super) fn is_one_bucket(limits: &Limits) -> bool {
+    let [limit] = limits.as_slice() else { return false };
+    limit.algorithm() == Algorithm::TokenBucket && limit.tick() == 1 && limit.full() % limit.den() == 0
 }
 
 fn unreadable() -> Error {

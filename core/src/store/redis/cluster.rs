@@ -15,25 +15,25 @@ use tokio::time::timeout_at;
 
 use super::access::Access;
 use super::address::Address;
-use super::batch::Demand;
+use super::batch::{Demand, Keyspace};
 use super::call::Call;
 use super::node::Node;
 use super::ping::ping_cluster;
 use super::queue::{self, Route};
-use super::record::Record;
+use super::record::{InUse, Record};
 use super::reply::Failure;
 use super::sentinel::Sentinels;
 use super::topology::{Seeds, Topology};
 use crate::error::{Error, ErrorKind, late};
 use crate::key::Partitions;
-use crate::store::{Answers, Entry, Pong, Store, Terms, Told};
+use crate::store::{Answers, Asked, Entry, Pong, Store, Terms, Told};
 
 /// How often a request that surely did not run is sent again, before the deadline may end it.
 const ATTEMPTS: usize = 16;
-/// The pause before asking again a cluster that is just changing, and how many there may be: so that the default deadline
-/// leaves time to say what is wrong.
+/// The pause before asking again a cluster that is just changing, and how long it is asked again: so that the default
+/// deadline leaves time to say what is wrong.
 const PAUSE: Duration = Duration::from_millis(5);
-const PAUSES: usize = 4;
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A cluster, or what is like a cluster of one master: the master that sentinels watch.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct ClusterStore {
     router: Arc<Router>,
     /// Whether keys of different partitions must go in different calls.
     has_slots: bool,
-    prefix: String,
+    keyspace: Keyspace,
     record: Record,
     access: Arc<Access>,
 }
@@ -65,7 +65,7 @@ impl ClusterStore {
         let access = Arc::new(access);
         let has_slots = matches!(seeds, Seeds::Cluster(_));
         let router = Arc::new(Router { topology: Topology::new(seeds, Arc::clone(&access)) });
-        Self { router, has_slots, record: Record::new(&prefix, partitions), prefix, access }
+        Self { router, has_slots, record: Record::new(&prefix, partitions), keyspace: Keyspace::new(prefix), access }
     }
 
     /// How often a script had to be sent whole, since a server had forgotten it.
@@ -78,25 +78,45 @@ impl ClusterStore {
         self.router.topology.next_attempt()
     }
 
-    /// The partition that a key is in, as far as calls are concerned: where there are no slots, all are in one.
-    fn lane(&self, partitions: Partitions, key: &[u8]) -> usize {
-        if self.has_slots { partitions.of(key) } else { 0 }
+    fn demand<'a>(&'a self, partitions: Partitions, terms: Terms, entry: &Entry<'a>) -> Demand<'a> {
+        Demand::new(&self.keyspace, partitions, self.has_slots, terms, entry)
     }
 
-    async fn ask_one(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
-        let lane = self.lane(partitions, entry.key);
-        let node = self.router.topology.master(partitions.slot(lane)).await?;
-        let demand = Demand::new(&self.prefix, partitions, lane, terms, entry);
-        queue::decide(&self.router, &node, demand).await
+    /// Asks for the decision of one entry; nobody, where it is not known who serves its slot.
+    fn ask_one(
+        &self,
+        partitions: Partitions,
+        terms: Terms,
+        entry: &Entry<'_>,
+    ) -> Result<Option<Asked<'static>>, Error> {
+        let demand = self.demand(partitions, terms, entry);
+        let Some(node) = self.router.topology.known_master(demand.slot()) else { return Ok(None) };
+        queue::decide(&self.router, &node, &demand).map(Some)
+    }
+
+    /// Decides one entry, as soon as it is known who serves its slot.
+    async fn decide_one(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+        let demand = self.demand(partitions, terms, entry);
+        let node = self.router.topology.master(demand.slot()).await?;
+        queue::decide(&self.router, &node, &demand)?.told().await
+    }
+
+    /// Decides one entry while it is not known for sure how the keys are divided.
+    async fn decide_first(&self, used: InUse, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+        let told = self.decide_one(used.partitions, terms, entry).await?;
+        match self.record.instead_of(used, terms.deadline).await? {
+            Some(partitions) => self.decide_one(partitions, terms, entry).await,
+            None => Ok(told),
+        }
     }
 
     /// Asks each master about its entries. One that hangs holds up no other's.
-    async fn ask(&self, partitions: Partitions, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
-        let mut by_node: Vec<(Arc<Node>, Vec<Placed>)> = Vec::new();
+    async fn ask_all(&self, partitions: Partitions, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
+        let mut by_node: Vec<(Arc<Node>, Vec<Placed<'_>>)> = Vec::new();
         let mut receipts: Vec<_> = entries.iter().map(|_| Err(late())).collect();
         for (place, entry) in entries.iter().enumerate() {
-            let lane = self.lane(partitions, entry.key);
-            let master = self.router.topology.master(partitions.slot(lane));
+            let demand = self.demand(partitions, terms, entry);
+            let master = self.router.topology.master(demand.slot());
             let node = match timeout_at(terms.deadline, master).await.unwrap_or_else(|_| Err(late())) {
                 Ok(node) => node,
                 Err(error) => {
@@ -104,7 +124,7 @@ impl ClusterStore {
                     continue;
                 }
             };
-            let demand = (place, Demand::new(&self.prefix, partitions, lane, terms, entry));
+            let demand = (place, demand);
             match by_node.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &node)) {
                 Some((_, demands)) => demands.push(demand),
                 None => by_node.push((node, vec![demand])),
@@ -120,12 +140,12 @@ impl ClusterStore {
 
     fn read_record(&self, call: Call) -> impl Future<Output = Result<Value, Error>> + Send + 'static {
         let router = Arc::clone(&self.router);
-        async move { router.ask_whole(&call, 0).await }
+        async move { router.ask_whole(&call).await }
     }
 }
 
 /// A demand, and the place of its outcome.
-type Placed = (usize, Demand);
+type Placed<'a> = (usize, Demand<'a>);
 
 /// Sends calls to the masters of their slots.
 #[derive(Debug)]
@@ -144,31 +164,26 @@ enum Next {
 impl Router {
     /// Sends a call until it ran, or failed in a way that leaves open whether it ran.
     /// None when its entries must be sent one by one.
-    async fn ask(&self, call: &Call, slot: u16, first: Option<(Arc<Node>, Failure)>) -> Result<Option<Value>, Error> {
+    async fn ask(&self, call: &Call, first: Option<(Arc<Node>, Failure)>) -> Result<Option<Value>, Error> {
         let mut unanswered = LearnIfDropped { topology: &self.topology, armed: true };
-        let outcome = self.attempts(call, slot, first).await;
+        let outcome = self.attempts(call, first).await;
         unanswered.armed = false;
         outcome
     }
 
     /// The same for a call that cannot be split.
-    async fn ask_whole(&self, call: &Call, slot: u16) -> Result<Value, Error> {
+    async fn ask_whole(&self, call: &Call) -> Result<Value, Error> {
         let moving = || Error::new(ErrorKind::Cluster, "the slot is just moving to another node");
-        self.ask(call, slot, None).await?.ok_or_else(moving)
+        self.ask(call, None).await?.ok_or_else(moving)
     }
 
-    async fn attempts(
-        &self,
-        call: &Call,
-        slot: u16,
-        mut first: Option<(Arc<Node>, Failure)>,
-    ) -> Result<Option<Value>, Error> {
+    async fn attempts(&self, call: &Call, mut first: Option<(Arc<Node>, Failure)>) -> Result<Option<Value>, Error> {
         let mut last = None;
-        let mut pauses = 0;
+        let started = Instant::now();
         for _ in 0..ATTEMPTS {
             let (node, outcome) = match first.take() {
                 Some((node, failure)) => (node, Err(failure)),
-                None => self.attempt(call, slot).await?,
+                None => self.attempt(call).await?,
             };
             let (node, outcome) = match outcome {
                 Err(Failure::Ask(error, to)) => self.ask_elsewhere(node, error, &to, call).await,
@@ -178,12 +193,9 @@ impl Router {
                 Ok(value) => return Ok(Some(value)),
                 Err(failure) => failure,
             };
-            match self.after(&failure, &node, slot, call) {
+            match self.after(&failure, &node, call) {
                 Some(Next::Again) => {}
-                Some(Next::AgainAfterPause) if pauses < PAUSES => {
-                    pauses += 1;
-                    tokio::time::sleep(PAUSE).await;
-                }
+                Some(Next::AgainAfterPause) if started.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
                 Some(Next::Split) => return Ok(None),
                 Some(Next::AgainAfterPause) | None => return Err(failure.into_error()),
             }
@@ -193,8 +205,8 @@ impl Router {
     }
 
     /// Sends a call to the master of its slot. Who answered, and what.
-    async fn attempt(&self, call: &Call, slot: u16) -> Result<(Arc<Node>, Result<Value, Failure>), Error> {
-        let node = self.topology.master(slot).await?;
+    async fn attempt(&self, call: &Call) -> Result<(Arc<Node>, Result<Value, Failure>), Error> {
+        let node = self.topology.master(call.slot()).await?;
         let link = node.link().await.inspect_err(|_| self.topology.learn_soon())?;
         let outcome = node.run(&link, call, false).await;
         Ok((node, outcome))
@@ -217,11 +229,11 @@ impl Router {
     }
 
     /// What to do after a failure; none when it is final.
-    fn after(&self, failure: &Failure, node: &Arc<Node>, slot: u16, call: &Call) -> Option<Next> {
+    fn after(&self, failure: &Failure, node: &Arc<Node>, call: &Call) -> Option<Next> {
         match failure {
             Failure::Moved(_, to) => {
                 let moved = self.topology.node_at(to, node)?;
-                self.topology.moved(slot, moved);
+                self.topology.moved(call.slot(), moved);
                 self.topology.learn_soon();
                 Some(Next::Again)
             }
@@ -245,14 +257,14 @@ impl Router {
 }
 
 impl Route for Router {
-    async fn run(&self, call: &Call, slot: u16, first: Option<(Arc<Node>, Failure)>) -> Result<Answers, Error> {
-        if let Some(value) = self.ask(call, slot, first).await? {
+    async fn run(&self, call: &Call, first: Option<(Arc<Node>, Failure)>) -> Result<Answers, Error> {
+        if let Some(value) = self.ask(call, first).await? {
             return call.parse(value);
         }
         // While the slot is moving, its keys are on two nodes.
         let mut all = Answers::default();
         for call in call.split() {
-            let answers = call.parse(self.ask_whole(&call, slot).await?)?;
+            let answers = call.parse(self.ask_whole(&call).await?)?;
             (all.now, all.healed) = (answers.now, all.healed + answers.healed);
             all.list.extend(answers.list);
         }
@@ -265,13 +277,13 @@ impl Route for Router {
 }
 
 impl Store for ClusterStore {
-    async fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+    fn ask<'a>(&'a self, terms: Terms, entry: &'a Entry<'a>) -> Result<Asked<'a>, Error> {
         let used = self.record.in_use(terms, std::slice::from_ref(entry), |call| self.read_record(call))?;
-        let told = self.ask_one(used.partitions, terms, entry).await?;
-        match self.record.instead_of(used, terms.deadline).await? {
-            Some(partitions) => self.ask_one(partitions, terms, entry).await,
-            None => Ok(told),
+        if !used.is_confirmed() {
+            return Ok(Asked::Begun(Box::pin(self.decide_first(used, terms, entry))));
         }
+        let asked = self.ask_one(used.partitions, terms, entry)?;
+        Ok(asked.unwrap_or_else(|| Asked::Begun(Box::pin(self.decide_one(used.partitions, terms, entry)))))
     }
 
     async fn decide(&self, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
@@ -280,9 +292,9 @@ impl Store for ClusterStore {
             Ok(used) => used,
             Err(error) => return all(error),
         };
-        let outcomes = self.ask(used.partitions, terms, entries).await;
+        let outcomes = self.ask_all(used.partitions, terms, entries).await;
         match self.record.instead_of(used, terms.deadline).await {
-            Ok(Some(partitions)) => self.ask(partitions, terms, entries).await,
+            Ok(Some(partitions)) => self.ask_all(partitions, terms, entries).await,
             Ok(None) => outcomes,
             Err(error) => all(error),
         }
@@ -296,7 +308,7 @@ impl Store for ClusterStore {
 
     async fn ping(&self) -> Result<Pong, Error> {
         let masters = self.router.topology.masters().await?;
-        let pong = ping_cluster(&masters, &self.prefix).await?;
+        let pong = ping_cluster(&masters, self.keyspace.prefix()).await?;
         pong.ok_or_else(|| Error::new(ErrorKind::Cluster, "the cluster has no master that serves slots"))
     }
 

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 /// A connection that lasted less counts as a failed attempt, lest a server that cuts every connection be stormed.
 const SHORT_LIFE: Duration = Duration::from_secs(1);
 /// A connection is given up when so many requests in a row, over such a time, were left without an answer.
-const UNANSWERED_REQUESTS: u32 = 5;
+const UNANSWERED_REQUESTS: u32 = 2;
 const UNANSWERED_TIME: Duration = Duration::from_millis(200);
 
 /// A live connection. Its task ends with it.

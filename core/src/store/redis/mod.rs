@@ -30,6 +30,7 @@ mod topology;
 pub(crate) use self::access::Access;
 pub(crate) use self::address_map::AddressMap;
 pub(crate) use self::cluster::ClusterStore;
+pub(crate) use self::queue::Receipt;
 pub(crate) use self::reply::kind_of_reply;
 pub(crate) use self::sentinel::Sentinels;
 pub(crate) use self::standalone::RedisStore;

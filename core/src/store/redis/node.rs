@@ -127,16 +127,16 @@ impl Node {
     /// Runs calls once, in one write. Each has its own reply or failure.
     /// # Errors
     /// Why there is no connection.
-    pub(super) async fn run_all(&self, calls: Vec<&Call>) -> Result<Vec<Result<Value, Failure>>, Error> {
+    pub(super) async fn run_all(&self, calls: &[Call]) -> Result<Vec<Result<Value, Failure>>, Error> {
         let link = self.link().await?;
-        if let [call] = calls[..] {
+        if let [call] = calls {
             return Ok(vec![self.run(&link, call, false).await]);
         }
         let form = |call: &Call| {
             if call.is_read_only() && link.has_read_only_forms() { Form::ReadOnlyHash } else { Form::Hash }
         };
         let mut commands = Pipeline::with_capacity(calls.len());
-        for call in &calls {
+        for call in calls {
             commands.add_command(call.command(form(call)));
         }
         match link.ask_all(&commands).await {

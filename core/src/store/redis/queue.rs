@@ -6,23 +6,27 @@
 //! counts.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::batch::{Batch, Batches, Demand, Group, Waiter};
 use super::call::Call;
 use super::node::Node;
 use super::reply::Failure;
 use crate::error::{Error, ErrorKind, closed, late};
-use crate::store::{Answers, Told};
+use crate::key::StoredKeys;
+use crate::store::{Answers, Asked, Told};
 
 /// How many writes to a node may be under way at once.
 const MOST_FLIGHTS: usize = 2;
+/// Requests without a reply count as in flight for so much longer than their callers wait.
+const STILL_IN_FLIGHT: Duration = Duration::from_millis(200);
 /// A flight that is so long past its deadline is lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
@@ -35,7 +39,6 @@ pub(super) trait Route: Send + Sync + 'static {
     fn run(
         &self,
         call: &Call,
-        slot: u16,
         first: Option<(Arc<Node>, Failure)>,
     ) -> impl Future<Output = Result<Answers, Error>> + Send;
 
@@ -46,17 +49,29 @@ pub(super) trait Route: Send + Sync + 'static {
 /// The decisions that are under way to a node, and those that wait.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<State<Reply>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    batches: Batches<Reply>,
+#[derive(Debug)]
+struct State<R> {
+    batches: Batches<R>,
     flights: Vec<Flight>,
     /// The number of the last flight.
     last: u64,
     is_closed: bool,
+}
+
+/// The other end of a caller's wait.
+trait WaitsFor {
+    /// Whether the caller went away.
+    fn is_gone(&self) -> bool;
+}
+
+impl WaitsFor for Reply {
+    fn is_gone(&self) -> bool {
+        self.is_closed()
+    }
 }
 
 #[derive(Debug)]
@@ -66,28 +81,25 @@ struct Flight {
 }
 
 /// Asks one thing of a node: at once if nobody else does, else together with others.
-pub(super) async fn decide<R: Route>(route: &Arc<R>, node: &Arc<Node>, demand: Demand) -> Outcome {
-    let (slot, deadline) = (demand.slot, demand.deadline);
-    let (in_flight, demand) = match enter(route, node, demand)? {
-        Entered::Waiting(receipt) => return receipt.outcome().await,
-        Entered::Alone(in_flight, demand) => (in_flight, demand),
-    };
-    let call = demand.into_call(node.is_to_tell_time());
-    let answers = route.run(&call, slot, None).await;
-    drop(in_flight);
-    let mut told = answers?.into_told();
-    told.next().ok_or_else(|| missing(deadline))
+pub(super) fn decide<R: Route>(route: &Arc<R>, node: &Arc<Node>, demand: &Demand<'_>) -> Result<Asked<'static>, Error> {
+    Ok(match enter(route, node, demand)? {
+        Entered::Waiting(receipt) => Asked::Waiting(receipt),
+        Entered::Alone(alone) => {
+            Asked::Begun(Box::pin(alone.decide(demand.call(node.is_to_tell_time()), demand.deadline())))
+        }
+    })
 }
 
 /// Asks many things of a node, together. Their outcomes come in the same order.
-pub(super) fn decide_together<R: Route>(
+pub(super) fn decide_together<'a, R: Route>(
     route: &Arc<R>,
     node: &Arc<Node>,
-    demands: impl IntoIterator<Item = Demand>,
+    demands: impl IntoIterator<Item = Demand<'a>>,
 ) -> Vec<Result<Receipt, Error>> {
+    let demands: Vec<_> = demands.into_iter().map(|demand| (demand, demand.keys())).collect();
     let receipts = {
         let mut state = node.queue().lock();
-        demands.into_iter().map(|demand| state.line_up(demand)).collect()
+        demands.into_iter().map(|(demand, keys)| line_up(&mut state, &demand, keys)).collect()
     };
     send_waiting(route, node);
     receipts
@@ -107,13 +119,13 @@ pub(super) async fn outcomes(receipts: Vec<Result<Receipt, Error>>) -> Vec<Outco
 
 /// The promise of an outcome.
 #[derive(Debug)]
-pub(super) struct Receipt {
+pub(crate) struct Receipt {
     outcome: oneshot::Receiver<Outcome>,
     deadline: Instant,
 }
 
 impl Receipt {
-    async fn outcome(self) -> Outcome {
+    pub(crate) async fn outcome(self) -> Outcome {
         self.outcome.await.unwrap_or_else(|_| Err(missing(self.deadline)))
     }
 
@@ -132,40 +144,68 @@ fn missing(deadline: Instant) -> Error {
 }
 
 enum Entered<R: Route> {
-    Alone(Alone<R>, Demand),
+    Alone(Alone<R>),
     Waiting(Receipt),
 }
 
-fn enter<R: Route>(route: &Arc<R>, node: &Arc<Node>, demand: Demand) -> Result<Entered<R>, Error> {
-    let receipt = {
+fn enter<R: Route>(route: &Arc<R>, node: &Arc<Node>, demand: &Demand<'_>) -> Result<Entered<R>, Error> {
+    let deadline = demand.deadline();
+    let (reply, outcome) = oneshot::channel();
+    let reply = {
         let mut state = node.queue().lock();
-        if state.flights.is_empty() && state.batches.is_empty() && !state.is_closed {
-            let number = state.take_off(demand.deadline);
-            let alone = Alone { route: Arc::clone(route), node: Arc::clone(node), number };
-            return Ok(Entered::Alone(alone, demand));
+        if let Some(number) = state.take_off_alone(deadline) {
+            return Ok(Entered::Alone(Alone { route: Arc::clone(route), node: Arc::clone(node), number }));
         }
-        state.line_up(demand)?
+        match state.join(demand, reply) {
+            Ok(()) => return Ok(Entered::Waiting(Receipt { outcome, deadline })),
+            Err(reply) => reply,
+        }
     };
-    send_waiting(route, node);
-    Ok(Entered::Waiting(receipt))
+    // Not under the lock.
+    let keys = demand.keys();
+    let flight = {
+        let mut state = node.queue().lock();
+        state.line_up(demand, keys, reply)?;
+        state.take_off_for_waiting()
+    };
+    if let Some(number) = flight {
+        take_along(route, node, number);
+    }
+    Ok(Entered::Waiting(Receipt { outcome, deadline }))
+}
+
+fn line_up(state: &mut State<Reply>, demand: &Demand<'_>, keys: StoredKeys) -> Result<Receipt, Error> {
+    let (reply, outcome) = oneshot::channel();
+    state.line_up(demand, keys, reply)?;
+    Ok(Receipt { outcome, deadline: demand.deadline() })
 }
 
 /// Lets a flight take along those who wait, if one more may be under way.
 fn send_waiting<R: Route>(route: &Arc<R>, node: &Arc<Node>) {
+    let flight = node.queue().lock().take_off_for_waiting();
+    if let Some(number) = flight {
+        take_along(route, node, number);
+    }
+}
+
+/// Takes along those who wait, one write after another, until nobody does.
+fn take_along<R: Route>(route: &Arc<R>, node: &Arc<Node>, number: u64) {
+    let line = Line { route: Arc::clone(route), node: Arc::clone(node), number };
     if Handle::try_current().is_err() {
         return;
     }
-    let Some(number) = node.queue().lock().take_off_for_waiting() else { return };
-    let line = Line { route: Arc::clone(route), node: Arc::clone(node), number };
     node.queue().spawn(async move {
+        // Whoever is just about to ask comes along.
+        tokio::task::yield_now().await;
         while let Some(groups) = line.take() {
             send(&line.route, &line.node, groups).await;
+            tokio::task::yield_now().await;
         }
     });
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<Reply>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,17 +228,26 @@ impl Queue {
     }
 }
 
-impl State {
+impl<R> Default for State<R> {
+    fn default() -> Self {
+        Self { batches: Batches::default(), flights: Vec::new(), last: 0, is_closed: false }
+    }
+}
+
+impl<R: WaitsFor> State<R> {
     fn take_off(&mut self, until: Instant) -> u64 {
         self.last += 1;
         self.flights.push(Flight { number: self.last, until });
         self.last
     }
 
-    fn land(&mut self, number: u64) {
-        self.flights.retain(|flight| flight.number != number);
+    /// Begins the flight of a caller alone, if nobody is under way or waits.
+    fn take_off_alone(&mut self, deadline: Instant) -> Option<u64> {
+        let is_idle = self.flights.is_empty() && self.batches.is_empty() && !self.is_closed;
+        is_idle.then(|| self.take_off(deadline))
     }
 
+    /// Begins a flight of those who wait, if there may be one more.
     fn take_off_for_waiting(&mut self) -> Option<u64> {
         if self.batches.is_empty() || self.is_closed {
             return None;
@@ -210,24 +259,29 @@ impl State {
         (self.flights.len() < MOST_FLIGHTS).then(|| self.take_off(now))
     }
 
-    fn line_up(&mut self, demand: Demand) -> Result<Receipt, Error> {
+    fn land(&mut self, number: u64) {
+        self.flights.retain(|flight| flight.number != number);
+    }
+
+    /// Lets a caller share what others ask, who wait already.
+    fn join(&mut self, demand: &Demand<'_>, reply: R) -> Result<(), R> {
+        if self.is_closed { Err(reply) } else { self.batches.join(demand, reply) }
+    }
+
+    fn line_up(&mut self, demand: &Demand<'_>, keys: StoredKeys, reply: R) -> Result<(), Error> {
         if self.is_closed {
             return Err(closed());
         }
-        let (reply, outcome) = oneshot::channel();
-        let deadline = demand.deadline;
         let full = |_| Error::new(ErrorKind::Unavailable, "too many callers are waiting for the store already");
-        self.batches.push(demand, reply).map_err(full)?;
-        Ok(Receipt { outcome, deadline })
+        self.batches.push(demand, keys, reply).map_err(full)
     }
 
     /// Who goes next on a flight, which lands when there is nobody.
-    fn board(&mut self, number: u64) -> Vec<Vec<Group<Reply>>> {
+    fn board(&mut self, number: u64) -> Vec<Vec<Group<R>>> {
         let now = Instant::now();
         let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) else { return Vec::new() };
-        let groups = self.batches.take(|waiter| waiter.deadline <= now || waiter.reply.is_closed());
-        let latest = groups.iter().flatten().filter_map(Group::deadline).max();
-        match latest {
+        let groups = self.batches.take(|waiter| waiter.deadline <= now || waiter.reply.is_gone());
+        match groups.iter().flatten().filter_map(Group::deadline).max() {
             Some(latest) => flight.until = latest,
             None => self.land(number),
         }
@@ -240,6 +294,14 @@ struct Alone<R: Route> {
     route: Arc<R>,
     node: Arc<Node>,
     number: u64,
+}
+
+impl<R: Route> Alone<R> {
+    async fn decide(self, call: Call, deadline: Instant) -> Outcome {
+        let answers = self.route.run(&call, None).await;
+        drop(self);
+        answers?.into_told().next().ok_or_else(|| missing(deadline))
+    }
 }
 
 impl<R: Route> Drop for Alone<R> {
@@ -271,33 +333,45 @@ impl<R> Drop for Line<R> {
 async fn send<R: Route>(route: &Arc<R>, node: &Arc<Node>, groups: Vec<Vec<Group<Reply>>>) {
     let batches: Vec<Batch<Reply>> = groups.into_iter().filter_map(Batch::of).collect();
     let Some(until) = batches.iter().filter_map(Batch::deadline).max() else { return };
-    let calls = batches.iter().map(|batch| &batch.call).collect();
-    let error = match timeout_at(until, node.run_all(calls)).await {
-        Ok(Ok(outcomes)) => {
-            for (batch, outcome) in batches.into_iter().zip(outcomes) {
-                settle(route, node, batch, outcome);
+    let (calls, waiting): (Vec<_>, Vec<_>) = batches.into_iter().map(|batch| (batch.call, batch.waiting)).unzip();
+    let outcomes = {
+        let mut replies = pin!(node.run_all(&calls));
+        match timeout_at(until, &mut replies).await {
+            Ok(outcomes) => outcomes,
+            Err(_) => {
+                route.unanswered();
+                waiting.into_iter().for_each(|waiting| answer(waiting, Err(late())));
+                // What was sent is still on its way, and nothing more is to follow it meanwhile.
+                let _ = timeout(STILL_IN_FLIGHT, replies).await;
+                return;
             }
-            return;
         }
-        Ok(Err(error)) => error,
-        Err(_) => late(),
     };
-    route.unanswered();
-    batches.into_iter().for_each(|batch| answer(batch.waiters, Err(error.clone())));
+    match outcomes {
+        Ok(outcomes) => {
+            let all = calls.into_iter().zip(waiting).zip(outcomes);
+            all.for_each(|((call, waiting), outcome)| settle(route, node, Batch { call, waiting }, outcome));
+        }
+        Err(error) => {
+            route.unanswered();
+            waiting.into_iter().for_each(|waiting| answer(waiting, Err(error.clone())));
+        }
+    }
 }
 
 /// Answers a call, or sends it to wherever it must go.
 fn settle<R: Route>(route: &Arc<R>, node: &Arc<Node>, batch: Batch<Reply>, outcome: Result<redis::Value, Failure>) {
     let failure = match outcome {
-        Ok(reply) => return answer(batch.waiters, batch.call.parse(reply)),
+        Ok(reply) => return answer(batch.waiting, batch.call.parse(reply)),
         Err(failure) => failure,
     };
-    let (route, first) = (Arc::clone(route), (Arc::clone(node), failure));
+    // The node is kept until the end: its tasks end with it.
+    let (route, kept) = (Arc::clone(route), Arc::clone(node));
     let Some(deadline) = batch.deadline() else { return };
     node.queue().spawn(async move {
-        let again = route.run(&batch.call, batch.slot, Some(first));
+        let again = route.run(&batch.call, Some((Arc::clone(&kept), failure)));
         let answers = timeout_at(deadline, again).await.unwrap_or_else(|_| Err(late()));
-        answer(batch.waiters, answers);
+        answer(batch.waiting, answers);
     });
 }
 
@@ -312,3 +386,6 @@ fn answer(waiters: Vec<Waiter<Reply>>, answers: Result<Answers, Error>) {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,7 +70,7 @@ fn replay_bucket(entry: &CallEntry, room: i64, answers: &mut Vec<Answer>) -> Opt
                 missing += need;
             }
             let mut answer = Answer { allowed, ..Answer::default() };
-            answer.readings[0] = token_bucket::missing(missing, limit);
+            answer.readings[0] = token_bucket::reading_of(missing.into(), limit);
             answers.push(answer);
         }
     }

@@ -6,6 +6,7 @@
 //! record is out of reach, since its node is down, calls go on with the number that was named, or else the default.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant as TokioInstant, timeout_at};
 
 use super::call::Call;
+use crate::clock::microseconds;
 use crate::error::{Error, ErrorKind};
 use crate::key::{Partitions, helper_key};
 use crate::limit::Limit;
@@ -41,6 +43,34 @@ pub(super) struct Record {
     key: String,
     named: Option<Partitions>,
     state: Arc<Mutex<State>>,
+    settled: Arc<Settled>,
+}
+
+/// What most calls need to know, without a lock: for so long after `since` nothing is to be read or renewed by calls whose keys
+/// live no longer than the record outlives.
+#[derive(Debug)]
+struct Settled {
+    since: Instant,
+    micros: AtomicU64,
+    outlived_micros: AtomicU64,
+    partitions: AtomicU16,
+}
+
+impl Settled {
+    /// The partitions, if there is nothing to be done about them.
+    fn partitions(&self, now: Instant, longest_reset: Duration) -> Option<Partitions> {
+        let is_quiet = microseconds(now.saturating_duration_since(self.since)) < self.micros.load(Ordering::Acquire);
+        let is_outlived = microseconds(longest_reset) <= self.outlived_micros.load(Ordering::Relaxed);
+        (is_quiet && is_outlived).then(|| Partitions::new(self.partitions.load(Ordering::Relaxed)).ok()).flatten()
+    }
+
+    /// Tells what is settled by now; nothing, where there is no agreement.
+    fn tell(&self, state: &State, agreed: Option<Partitions>) {
+        let until = state.read_due.min(state.renewal_due).saturating_duration_since(self.since);
+        self.partitions.store(agreed.map_or(0, Partitions::count), Ordering::Relaxed);
+        self.outlived_micros.store(microseconds(state.outlived), Ordering::Relaxed);
+        self.micros.store(agreed.map_or(0, |_| microseconds(until)), Ordering::Release);
+    }
 }
 
 #[derive(Debug)]
@@ -73,6 +103,13 @@ pub(super) struct InUse {
     waits: bool,
 }
 
+impl InUse {
+    /// Whether nothing more is to be heard about them.
+    pub(super) const fn is_confirmed(&self) -> bool {
+        self.unconfirmed.is_none()
+    }
+}
+
 impl Record {
     pub(super) fn new(prefix: &str, named: Option<Partitions>) -> Self {
         let now = Instant::now();
@@ -85,7 +122,10 @@ impl Record {
             renewal_due: now,
             not_before: now,
         };
-        Self { key: helper_key(prefix, "partitions"), named, state: Arc::new(Mutex::new(state)) }
+        let settled =
+            Settled { since: now, micros: 0.into(), outlived_micros: 0.into(), partitions: AtomicU16::new(0) };
+        let key = helper_key(prefix, "partitions");
+        Self { key, named, state: Arc::new(Mutex::new(state)), settled: Arc::new(settled) }
     }
 
     /// The partitions that a call is to use now. Begins to read the record where that is due.
@@ -104,7 +144,10 @@ impl Record {
         let writes = terms.operation != Operation::Peek;
         let resets = entries.iter().filter(|_| writes).flat_map(|entry| entry.limits.iter()).map(Limit::longest_reset);
         let longest_reset = resets.max().unwrap_or_default();
-        let now = Instant::now();
+        let now = terms.asked;
+        if let Some(partitions) = self.settled.partitions(now, longest_reset) {
+            return Ok(InUse { partitions, since: now, unconfirmed: None, waits: false });
+        }
         let mut state = lock(&self.state);
         if terms.now.is_some() {
             // A test or a replay, which is to leave nothing behind.
@@ -147,7 +190,7 @@ impl Record {
             let state = lock(&self.state);
             (self.call(&state), state.longest_reset)
         };
-        settle(&self.state, self.named, Some(outlived), read(call).await)?;
+        settle(&self.state, &self.settled, self.named, Some(outlived), read(call).await)?;
         self.agreed(lock(&self.state).recorded).map(drop)
     }
 
@@ -181,13 +224,13 @@ impl Record {
             reading.task.abort();
         }
         let (sender, outcome) = watch::channel(None);
-        let (shared, named, outlived) =
-            (Arc::downgrade(&self.state), self.named, writes.then_some(state.longest_reset));
+        let (shared, settled) = (Arc::downgrade(&self.state), Arc::clone(&self.settled));
+        let (named, outlived) = (self.named, writes.then_some(state.longest_reset));
         let task = tokio::spawn(async move {
             let late = || Error::new(ErrorKind::Timeout, "the store did not tell its partitions in time");
             let value = tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(late()));
             if let Some(state) = shared.upgrade() {
-                let outcome = settle(&state, named, outlived, value);
+                let outcome = settle(&state, &settled, named, outlived, value);
                 sender.send_replace(Some(outcome));
             }
         });
@@ -226,6 +269,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 /// renewed.
 fn settle(
     state: &Mutex<State>,
+    settled: &Settled,
     named: Option<Partitions>,
     outlived: Option<Duration>,
     value: Result<Value, Error>,
@@ -237,6 +281,7 @@ fn settle(
         // Whoever writes next records it: what was named, or else what this client has used so far.
         (state.read_due, state.renewal_due) = (now + ABSENT, now);
         state.recorded = state.recorded.filter(|_| named.is_none());
+        settled.tell(&state, None);
         return Ok(());
     };
     state.read_due = now + RENEWED_EVERY;
@@ -244,6 +289,7 @@ fn settle(
         (state.outlived, state.renewal_due) = (outlived, state.read_due);
     }
     let is_news = state.recorded.replace(recorded) != Some(recorded);
+    settled.tell(&state, Some(recorded).filter(|recorded| named.is_none_or(|named| named == *recorded)));
     match named {
         Some(named) if is_news && named != recorded => {
             tracing::error!(error = %mismatch(named, recorded), "the failure policy answers");

@@ -7,29 +7,27 @@ use redis::Value;
 
 use super::access::Access;
 use super::address::Address;
-use super::batch::Demand;
+use super::batch::{Demand, Keyspace};
 use super::call::Call;
 use super::node::Node;
 use super::ping::ping;
 use super::queue::{self, Route};
-use super::record::Record;
+use super::record::{InUse, Record};
 use super::reply::Failure;
 use crate::error::{Error, ErrorKind};
 use crate::key::Partitions;
-use crate::store::{Answers, Entry, Pong, Store, Terms, Told};
+use crate::store::{Answers, Asked, Entry, Pong, Store, Terms, Told};
 
 /// How often a request that surely did not run is sent again, before the deadline may end it.
 const ATTEMPTS: usize = 5;
 /// The pause before asking again a server that is still loading.
 const LOADING_PAUSE: Duration = Duration::from_millis(10);
-/// All entries may share a call.
-const LANE: usize = 0;
 
 /// A standalone server.
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     server: Arc<Server>,
-    prefix: String,
+    keyspace: Keyspace,
     record: Record,
     access: Arc<Access>,
 }
@@ -38,7 +36,7 @@ impl RedisStore {
     pub(crate) fn new(address: Address, prefix: String, partitions: Option<Partitions>, access: Access) -> Self {
         let access = Arc::new(access);
         let server = Arc::new(Server { node: Arc::new(Node::new(address, Arc::clone(&access))) });
-        Self { server, record: Record::new(&prefix, partitions), prefix, access }
+        Self { server, record: Record::new(&prefix, partitions), keyspace: Keyspace::new(prefix), access }
     }
 
     /// How often a script had to be sent whole, since the server had forgotten it.
@@ -51,15 +49,25 @@ impl RedisStore {
         self.server.node.next_attempt()
     }
 
-    fn demand(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Demand {
-        Demand::new(&self.prefix, partitions, LANE, terms, entry)
+    fn demand<'a>(&'a self, partitions: Partitions, terms: Terms, entry: &Entry<'a>) -> Demand<'a> {
+        // All entries may share a call.
+        Demand::new(&self.keyspace, partitions, false, terms, entry)
     }
 
-    async fn ask_one(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
-        queue::decide(&self.server, &self.server.node, self.demand(partitions, terms, entry)).await
+    fn ask_one(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Result<Asked<'static>, Error> {
+        queue::decide(&self.server, &self.server.node, &self.demand(partitions, terms, entry))
     }
 
-    async fn ask(&self, partitions: Partitions, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
+    /// Decides one entry while it is not known for sure how the keys are divided.
+    async fn decide_first(&self, used: InUse, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+        let told = self.ask_one(used.partitions, terms, entry)?.told().await?;
+        match self.record.instead_of(used, terms.deadline).await? {
+            Some(partitions) => self.ask_one(partitions, terms, entry)?.told().await,
+            None => Ok(told),
+        }
+    }
+
+    async fn ask_all(&self, partitions: Partitions, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
         let demands = entries.iter().map(|entry| self.demand(partitions, terms, entry));
         queue::outcomes(queue::decide_together(&self.server, &self.server.node, demands)).await
     }
@@ -107,7 +115,7 @@ impl Server {
 }
 
 impl Route for Server {
-    async fn run(&self, call: &Call, _slot: u16, first: Option<(Arc<Node>, Failure)>) -> Result<Answers, Error> {
+    async fn run(&self, call: &Call, first: Option<(Arc<Node>, Failure)>) -> Result<Answers, Error> {
         call.parse(self.ask(call, first.map(|(_, failure)| failure)).await?)
     }
 
@@ -115,13 +123,12 @@ impl Route for Server {
 }
 
 impl Store for RedisStore {
-    async fn decide_one(&self, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
+    fn ask<'a>(&'a self, terms: Terms, entry: &'a Entry<'a>) -> Result<Asked<'a>, Error> {
         let used = self.record.in_use(terms, std::slice::from_ref(entry), |call| self.read_record(call))?;
-        let told = self.ask_one(used.partitions, terms, entry).await?;
-        match self.record.instead_of(used, terms.deadline).await? {
-            Some(partitions) => self.ask_one(partitions, terms, entry).await,
-            None => Ok(told),
+        if used.is_confirmed() {
+            return self.ask_one(used.partitions, terms, entry);
         }
+        Ok(Asked::Begun(Box::pin(self.decide_first(used, terms, entry))))
     }
 
     async fn decide(&self, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
@@ -130,9 +137,9 @@ impl Store for RedisStore {
             Ok(used) => used,
             Err(error) => return all(error),
         };
-        let outcomes = self.ask(used.partitions, terms, entries).await;
+        let outcomes = self.ask_all(used.partitions, terms, entries).await;
         match self.record.instead_of(used, terms.deadline).await {
-            Ok(Some(partitions)) => self.ask(partitions, terms, entries).await,
+            Ok(Some(partitions)) => self.ask_all(partitions, terms, entries).await,
             Ok(None) => outcomes,
             Err(error) => all(error),
         }
@@ -144,7 +151,7 @@ impl Store for RedisStore {
     }
 
     async fn ping(&self) -> Result<Pong, Error> {
-        ping(&self.server.node, &self.prefix).await
+        ping(&self.server.node, self.keyspace.prefix()).await
     }
 
     fn close(&self) {

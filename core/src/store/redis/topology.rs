@@ -136,7 +136,7 @@ impl Topology {
         state.masters[index_of(slot)].is_none() && state.learnt.is_some_and(|learnt| learnt.elapsed() < PAUSE)
     }
 
-    fn known_master(&self, slot: u16) -> Option<Arc<Node>> {
+    pub(super) fn known_master(&self, slot: u16) -> Option<Arc<Node>> {
         let node = self.shared.lock().masters[index_of(slot)].clone()?;
         (self.shared.seeds.may_reconnect() || node.is_connected()).then_some(node)
     }

@@ -14,6 +14,7 @@ use super::log::{Log, Record};
 use super::tally::Tally;
 use super::timeline::Timeline;
 use crate::failure::Failure;
+use crate::interrupt::interrupted;
 use crate::terminal::progress;
 
 /// Keys are independent, so each worker takes its part of them, and none waits for another's round trip.
@@ -159,23 +160,4 @@ impl Judge {
         let limits = self.limiters.iter().map(|limiter| limiter.limits().to_string());
         limits.zip(tallies.iter().cloned()).collect()
     }
-}
-
-/// Ends when the user wants an end.
-async fn interrupted() {
-    tokio::select! {
-        Ok(()) = tokio::signal::ctrl_c() => {}
-        () = terminated() => {}
-        else => std::future::pending().await,
-    }
-}
-
-/// Ends when the system wants an end.
-async fn terminated() {
-    #[cfg(unix)]
-    if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        signal.recv().await;
-        return;
-    }
-    std::future::pending().await
 }
