@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use super::call::{CallEntry, Judging, Run};
+use super::judging::{CallEntry, Judging, Run};
 use super::script::{self, Form};
 use crate::algorithm::{letter, parameters};
 use crate::limit::Limit;

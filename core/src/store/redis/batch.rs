@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::call::{Call, CallEntry, Judging, Runs, is_one_bucket};
+use super::call::Call;
+use super::judging::{CallEntry, Judging, Runs, is_one_bucket};
 use crate::key::{KeyHash, KeyName, Names, Partitions, StoredKeys};
 use crate::limit::Limits;
 use crate::store::{Entry, Operation, Terms};

@@ -17,9 +17,9 @@ use super::access::Access;
 use super::address::Address;
 use super::batch::{Demand, Keyspace};
 use super::call::Call;
+use super::flight::{self, Route};
 use super::node::Node;
 use super::ping::ping_cluster;
-use super::queue::{self, Route};
 use super::record::{InUse, Record};
 use super::reply::Failure;
 use super::sentinel::Sentinels;
@@ -91,14 +91,14 @@ impl ClusterStore {
     ) -> Result<Option<Asked<'static>>, Error> {
         let demand = self.demand(partitions, terms, entry);
         let Some(node) = self.router.topology.known_master(demand.slot()) else { return Ok(None) };
-        queue::decide(&self.router, &node, &demand).map(Some)
+        flight::decide(&self.router, &node, &demand).map(Some)
     }
 
     /// Decides one entry, as soon as it is known who serves its slot.
     async fn decide_one(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Result<Told, Error> {
         let demand = self.demand(partitions, terms, entry);
         let node = self.router.topology.master(demand.slot()).await?;
-        queue::decide(&self.router, &node, &demand)?.told().await
+        flight::decide(&self.router, &node, &demand)?.told().await
     }
 
     /// Decides one entry while it is not known for sure how the keys are divided.
@@ -132,10 +132,10 @@ impl ClusterStore {
         }
         for (node, demands) in by_node {
             let (places, demands): (Vec<_>, Vec<_>) = demands.into_iter().unzip();
-            let asked = queue::decide_together(&self.router, &node, demands);
+            let asked = flight::decide_together(&self.router, &node, demands);
             places.into_iter().zip(asked).for_each(|(place, receipt)| receipts[place] = receipt);
         }
-        queue::outcomes(receipts).await
+        flight::outcomes(receipts).await
     }
 
     fn read_record(&self, call: Call) -> impl Future<Output = Result<Value, Error>> + Send + 'static {

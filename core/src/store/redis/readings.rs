@@ -4,7 +4,7 @@
 
 use redis::Value;
 
-use super::call::{CallEntry, Judging, Run};
+use super::judging::{CallEntry, Judging, Run};
 use crate::algorithm::{self, Reading, token_bucket};
 use crate::limit::{Limit, MAX_LIMITS};
 use crate::store::{Answer, Answers};

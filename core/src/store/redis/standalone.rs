@@ -9,9 +9,9 @@ use super::access::Access;
 use super::address::Address;
 use super::batch::{Demand, Keyspace};
 use super::call::Call;
+use super::flight::{self, Route};
 use super::node::Node;
 use super::ping::ping;
-use super::queue::{self, Route};
 use super::record::{InUse, Record};
 use super::reply::Failure;
 use crate::error::{Error, ErrorKind};
@@ -55,7 +55,7 @@ impl RedisStore {
     }
 
     fn ask_one(&self, partitions: Partitions, terms: Terms, entry: &Entry<'_>) -> Result<Asked<'static>, Error> {
-        queue::decide(&self.server, &self.server.node, &self.demand(partitions, terms, entry))
+        flight::decide(&self.server, &self.server.node, &self.demand(partitions, terms, entry))
     }
 
     /// Decides one entry while it is not known for sure how the keys are divided.
@@ -69,7 +69,7 @@ impl RedisStore {
 
     async fn ask_all(&self, partitions: Partitions, terms: Terms, entries: &[Entry<'_>]) -> Vec<Result<Told, Error>> {
         let demands = entries.iter().map(|entry| self.demand(partitions, terms, entry));
-        queue::outcomes(queue::decide_together(&self.server, &self.server.node, demands)).await
+        flight::outcomes(flight::decide_together(&self.server, &self.server.node, demands)).await
     }
 
     fn read_record(&self, call: Call) -> impl Future<Output = Result<Value, Error>> + Send + 'static {

@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc as LoomArc, Mutex as LoomMutex};
 use loom::thread;
 
 use super::*;
 use crate::limit::Limits;
+use crate::store::redis::batch::Batch;
 use crate::store::redis::batch::tests::Callers;
 
 /// Counts those who were answered.
@@ -21,7 +24,7 @@ fn limits() -> Arc<Limits> {
     Arc::new("10/s".parse().unwrap())
 }
 
-/// What [`super::send_waiting`] does, with a thread for the task.
+/// What `flight::send_waiting` does, with a thread for the task.
 fn send_waiting(shared: &Shared) -> Option<thread::JoinHandle<()>> {
     let number = shared.lock().unwrap().take_off_for_waiting()?;
     let shared = LoomArc::clone(shared);
@@ -38,7 +41,7 @@ fn send_waiting(shared: &Shared) -> Option<thread::JoinHandle<()>> {
     }))
 }
 
-/// What [`super::decide`] does.
+/// What `flight::decide` does.
 fn ask(
     shared: &Shared,
     limits: &Arc<Limits>,
