@@ -146,3 +146,23 @@ async fn many_limiters_and_clones_share_one_connection() {
     }
     assert_eq!(connections(server), 1);
 }
+
+#[test]
+fn callers_of_one_key_go_on_after_the_runtime_of_those_before_them() {
+    let server = Server::start_default();
+    let limiter = with_defaults(&server.url());
+    let first = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    first.block_on(normal(&limiter));
+    server.stop();
+    // Some are under way, others wait behind them, and nobody is left to take those along.
+    for _ in 0..2 {
+        for _ in 0..20 {
+            let limiter = limiter.clone().timeout(30 * SECOND).unwrap();
+            first.spawn(async move { limiter.check("k").await });
+        }
+        first.block_on(async { tokio::time::sleep(SECOND / 10).await });
+    }
+    first.shutdown_timeout(SECOND);
+    server.cont();
+    on_a_runtime_of_its_own(normal(&limiter));
+}

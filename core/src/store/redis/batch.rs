@@ -61,6 +61,10 @@ impl<'a> Demand<'a> {
         self.terms.deadline
     }
 
+    pub(super) fn asked(&self) -> Instant {
+        Instant::from_std(self.terms.asked)
+    }
+
     /// The hash slot of its keys.
     pub(super) const fn slot(&self) -> u16 {
         self.partitions.slot(self.lane)

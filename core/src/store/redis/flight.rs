@@ -82,22 +82,23 @@ enum Entered<R: Route> {
 fn enter<R: Route>(route: &Arc<R>, node: &Arc<Node>, demand: &Demand<'_>) -> Result<Entered<R>, Error> {
     let deadline = demand.deadline();
     let (reply, outcome) = oneshot::channel();
-    let reply = {
+    let joined = {
         let mut state = node.queue().lock();
         if let Some(number) = state.take_off_alone(deadline) {
             return Ok(Entered::Alone(Alone { route: Arc::clone(route), node: Arc::clone(node), number }));
         }
-        match state.join(demand, reply) {
-            Ok(()) => return Ok(Entered::Waiting(Receipt { outcome, deadline })),
-            Err(reply) => reply,
-        }
+        // Those who wait already may have been left behind by a flight whose runtime is gone.
+        state.join(demand, reply).map(|()| state.take_off_for_waiting(demand.asked()))
     };
-    // Not under the lock.
-    let keys = demand.keys();
-    let flight = {
-        let mut state = node.queue().lock();
-        state.line_up(demand, keys, reply)?;
-        state.take_off_for_waiting()
+    let flight = match joined {
+        Ok(flight) => flight,
+        Err(reply) => {
+            // Not under the lock.
+            let keys = demand.keys();
+            let mut state = node.queue().lock();
+            state.line_up(demand, keys, reply)?;
+            state.take_off_for_waiting(demand.asked())
+        }
     };
     if let Some(number) = flight {
         take_along(route, node, number);
@@ -113,7 +114,7 @@ fn line_up(state: &mut State<Reply>, demand: &Demand<'_>, keys: StoredKeys) -> R
 
 /// Lets a flight take along those who wait, if one more may be under way.
 fn send_waiting<R: Route>(route: &Arc<R>, node: &Arc<Node>) {
-    let flight = node.queue().lock().take_off_for_waiting();
+    let flight = node.queue().lock().take_off_for_waiting(Instant::now());
     if let Some(number) = flight {
         take_along(route, node, number);
     }

@@ -128,11 +128,10 @@ impl<R: WaitsFor> State<R> {
     }
 
     /// Begins a flight of those who wait, if there may be one more.
-    pub(super) fn take_off_for_waiting(&mut self) -> Option<u64> {
+    pub(super) fn take_off_for_waiting(&mut self, now: Instant) -> Option<u64> {
         if self.batches.is_empty() || self.is_closed {
             return None;
         }
-        let now = Instant::now();
         if self.flights.len() >= MOST_FLIGHTS {
             self.flights.retain(|flight| now < flight.until + LOST_AFTER);
         }

@@ -26,7 +26,7 @@ fn limits() -> Arc<Limits> {
 
 /// What `flight::send_waiting` does, with a thread for the task.
 fn send_waiting(shared: &Shared) -> Option<thread::JoinHandle<()>> {
-    let number = shared.lock().unwrap().take_off_for_waiting()?;
+    let number = shared.lock().unwrap().take_off_for_waiting(Instant::now())?;
     let shared = LoomArc::clone(shared);
     Some(thread::spawn(move || {
         loop {
