@@ -161,6 +161,9 @@ async fn behind(proxy: &Proxy, place: &Place, limits: &str) -> (Limiter, Limiter
     let client = patient(&proxy.url()).on_failure(FailurePolicy::Open).build().unwrap();
     let limiter = client.limiter("case", limits).unwrap();
     client.connect(Duration::from_secs(5)).await.unwrap();
+    // The record of partitions is renewed beside the first call: its reply is not to be mistaken for another's.
+    assert!(!limiter.check("warm").await.unwrap().degraded());
+    tokio::time::sleep(Duration::from_millis(50)).await;
     (limiter.timeout(Duration::from_millis(300)).unwrap(), place.limiter(limits))
 }
 
