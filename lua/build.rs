@@ -13,9 +13,9 @@ const ALGORITHMS: [&str; 4] = ["token_bucket", "fixed_window", "sliding_window",
 
 fn main() {
     println!("cargo::rerun-if-changed=.");
-    let mut generated = script("limit", "Judges Limits of every algorithm.", &assemble(&ALGORITHMS));
+    let mut generated = script("limit", "Judges Limits of every algorithm.", &assemble("limit", &ALGORITHMS));
     for algorithm in ALGORITHMS {
-        generated.push_str(&script(algorithm, "Judges Limits of this algorithm.", &assemble(&[algorithm])));
+        generated.push_str(&script(algorithm, "Judges Limits of this algorithm.", &assemble("limit", &[algorithm])));
     }
     let alone = [
         ("one_bucket", "Judges one check of one token bucket."),
@@ -23,9 +23,7 @@ fn main() {
         ("partitions", "Tells and records how many partitions there are."),
     ];
     for (name, what) in alone {
-        let mut source = String::new();
-        push_code(&mut source, &read(name));
-        generated.push_str(&script(name, what, &source));
+        generated.push_str(&script(name, what, &assemble(name, &[])));
     }
     let target = Path::new(&env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("scripts.rs");
     fs::write(target, generated).expect("the output folder is writable");
@@ -43,28 +41,21 @@ fn script(name: &str, what: &str, source: &str) -> String {
     )
 }
 
-/// `limit.lua`, with the algorithms where it asks for them.
-fn assemble(algorithms: &[&str]) -> String {
+/// A file, with others where it asks for them.
+fn assemble(name: &str, algorithms: &[&str]) -> String {
     let mut source = String::new();
-    for line in read("limit").lines() {
-        if line == "-- include algorithms" {
-            for algorithm in algorithms {
-                push_code(&mut source, &read(algorithm));
+    for line in read(name).lines().map(str::trim) {
+        match line.strip_prefix("-- include ") {
+            Some("algorithms") => algorithms.iter().for_each(|algorithm| source.push_str(&assemble(algorithm, &[]))),
+            Some(part) => source.push_str(&assemble(part, &[])),
+            None if line.is_empty() || line.starts_with("--") => {}
+            None => {
+                source.push_str(line);
+                source.push('\n');
             }
-        } else {
-            push_code(&mut source, line);
         }
     }
     source
-}
-
-fn push_code(source: &mut String, text: &str) {
-    for line in text.lines().map(str::trim) {
-        if !line.is_empty() && !line.starts_with("--") {
-            source.push_str(line);
-            source.push('\n');
-        }
-    }
 }
 
 fn read(name: &str) -> String {

@@ -28,28 +28,7 @@ while ARGV[position] do
     key = key + 1
     local value, missing = values[key], 0
     if value then
-      local ticks, reach, fraction = tonumber(value), period, 0
-      if not ticks then
-        local length = #value
-        if length == 16 then
-          ticks, reach = struct.unpack('>dd', value)
-        elseif length == 32 then
-          local stored_den
-          ticks, reach, fraction, stored_den = struct.unpack('>dddd', value)
-          if stored_den ~= den or fraction >= den then return false end
-        else
-          return false
-        end
-      end
-      ticks = ticks - now
-      if ticks >= 0 then
-        missing = ticks * den + fraction
-        if ticks > reach or (ticks == reach and fraction > 0) or missing % 1 ~= 0 or missing > 9007199254740991 then
-          return false
-        end
-      elseif not (ticks >= -100000) then
-        return false
-      end
+      -- include stored_bucket
     end
     local room = full - missing
     reply[key] = room

@@ -24,8 +24,9 @@ const MOST_WAITING: usize = 65_536;
 const HEAVIEST_CALL: usize = 48;
 /// Limits that are judged by the script of every case weigh so much each.
 const GENERAL_WEIGHT: usize = 3;
-/// So many callers share an entry, and so many lanes a write.
+/// So many callers share an entry.
 const MOST_SHARING: usize = 4096;
+/// So many lanes leave in one write.
 const MOST_CALLS_PER_WRITE: usize = 32;
 
 /// What a caller asks. The names that it is stored under are made only where nobody else has made them.
